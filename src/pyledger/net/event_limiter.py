@@ -1,4 +1,4 @@
-"""A bounded rate of log lines for what peers cause: no peer can fill a disk with a server's log."""
+"""Bounded rates of log lines: neither a peer nor a fault that lasts can fill a disk with a server's log."""
 
 import asyncio
 import logging
@@ -9,6 +9,10 @@ from pyledger.log_events import event
 PERIOD_S = 60
 KINDS_MAX = 256
 """Kinds that are counted apart; one more is counted with all others of the same message."""
+
+ALARMS_MAX = 10
+"""Different log lines in `ALARM_INTERVAL_MS`; the rest is counted."""
+ALARM_INTERVAL_MS = 60_000
 
 Kind = tuple[str, str]
 """Message, and what tells its events apart."""
@@ -86,3 +90,25 @@ def _source_of(error: BaseException) -> str:
         trace = trace.tb_next
     where = "" if trace is None else f" {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
     return f"{type(error).__name__}{where}"
+
+
+class Alarms:
+    """Logs faults that may last for hours: each once in an interval, `ALARMS_MAX` of them at most."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._interval_start_ms = self._left_out = 0
+        self._logged: set[str] = set()
+
+    def warn(self, what: str, now_ms: int) -> None:
+        """Log a line, unless it was logged of late, or too many were."""
+        if now_ms - self._interval_start_ms >= ALARM_INTERVAL_MS:
+            if self._left_out:
+                event(self._log, logging.WARNING, "alarms left out", count=self._left_out)
+            self._interval_start_ms, self._left_out = now_ms, 0
+            self._logged.clear()
+        if what in self._logged or len(self._logged) >= ALARMS_MAX:
+            self._left_out += 1
+        else:
+            self._logged.add(what)
+            event(self._log, logging.WARNING, "alarm", what=what)

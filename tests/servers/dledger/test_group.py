@@ -15,7 +15,7 @@ from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import DLedgerRejectedError, ListenError, NoLeaderError, StoreLockedError
 from pyledger.log_events import logger
-from pyledger.net.alarms import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
+from pyledger.net.event_limiter import ALARM_INTERVAL_MS, ALARMS_MAX, Alarms
 from pyledger.protocol.dledger.messages import AppendEntryRequest, Entry, PushEntryRequest, Request
 from pyledger.servers.dledger import server
 from pyledger.servers.dledger.server import DLedgerServer

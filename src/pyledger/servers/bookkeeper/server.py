@@ -16,8 +16,8 @@ from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ConfigError, LedgerFileError, PyLedgerError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
 from pyledger.metadata.cluster import Cluster
-from pyledger.net.alarms import Alarms
 from pyledger.net.bookkeeper.server import IDLE_SECONDS, LedgerConnection, LedgerServer
+from pyledger.net.event_limiter import Alarms
 from pyledger.protocol.bookkeeper.bookie import BookieRules
 from pyledger.servers.bookkeeper.garbage_collector import GarbageCollector
 from pyledger.servers.bookkeeper.registration import BookieRegistration

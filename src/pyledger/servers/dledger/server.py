@@ -19,8 +19,8 @@ from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
-from pyledger.net.alarms import Alarms
 from pyledger.net.endpoint import Frame
+from pyledger.net.event_limiter import Alarms
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
 from pyledger.net.remoting.request_table import refuse_unknown

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pyledger.config import properties
+from pyledger.config.fields import settings_of
+from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.config.runtime import changed_settings, settings_text
 from pyledger.log_events import event, logger
@@ -38,7 +40,6 @@ from pyledger.servers.namesrv.registration import (
     key_of,
     remembered,
 )
-from pyledger.servers.namesrv.runtime_config import CHANGEABLE, refused_setting
 from pyledger.servers.namesrv.topic_list import topic_list
 from pyledger.wire.remoting.bodies.json_body import decode_body, encode_body
 from pyledger.wire.remoting.bodies.route import (
@@ -54,6 +55,24 @@ from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers import namesrv as headers
 
 log = logger("namesrv")
+
+CHANGEABLE = frozenset(
+    {
+        "delete_topic_with_broker_registration",
+        "enable_all_topic_list",
+        "enable_topic_list",
+        "need_wait_for_service",
+        "notify_min_broker_id_changed",
+        "order_message_enable",
+        "return_order_topic_config_to_broker",
+        "scan_interval_ms",
+        "support_acting_master",
+        "wait_for_service_seconds",
+    }
+)
+"""Settings of a running name server that an operator may change.
+
+Differs: no others, whatever the black list says, and a change is not kept in a file."""
 
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Method = Callable[[Connection, RemotingCommand], Answer]
@@ -419,8 +438,19 @@ class RequestProcessor:
         """318; lasts until the name server ends."""
         config = self.routes.config
         wanted = properties.parse(str(request.body, "utf-8", "replace"))
-        if refusal := refused_setting(config, wanted):
+        if refusal := rejected_setting(config, wanted):
             return request.response(ResponseCode.NO_PERMISSION, refusal)
         self.routes.config = changed_settings(config, wanted, CHANGEABLE)
         self._encoded_generation = -1
         return request.response()
+
+
+def rejected_setting(config: NamesrvConfig, wanted: Mapping[str, str]) -> str | None:
+    """Return why a change by upstream's names is rejected, or None."""
+    changeable = {one.upstream for one in settings_of(type(config)) if one.name in CHANGEABLE}
+    for name in wanted:
+        if name in config.config_black_list.split(";"):
+            return "Can not update config in black list."
+        if name not in changeable:
+            return f"{name} cannot be changed while the name server runs"
+    return None
