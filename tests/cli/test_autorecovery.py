@@ -67,7 +67,7 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         ]
         marked = pyledger("ledger", "under-replicated", "-m", address, "--json").json
         assert [(one["ledgerId"], one["missing"]) for one in marked] == [(hit[0], ["four"])]
-        assert "1 ledger with too few copies" in pyledger("cluster", "status", address).err
+        assert "1 ledger under-replicated" in pyledger("cluster", "status", address).err
         rows = pyledger("cluster", "status", address, "--json").json
         assert {one["bookieId"]: one["ledgersLacking"] for one in rows}["four"] == 1
         assert pyledger("autorecovery", "decommission", "-m", address, "four").code == 1

@@ -207,4 +207,4 @@ def test_deleting_asks_and_takes_no_for_an_answer() -> None:
     found = spawn("topic", "delete", "T", "-n", UNREACHABLE, text="n\n")
     assert (found.code, "nothing was deleted" in found.err) == (1, True)
     unanswered = spawn("group", "delete", "G", "-n", UNREACHABLE, text="")
-    assert (unanswered.code, "give --yes" in unanswered.err) == (2, True)
+    assert (unanswered.code, "use --yes" in unanswered.err) == (2, True)

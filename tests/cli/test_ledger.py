@@ -55,7 +55,7 @@ def test_a_life_of_a_ledger(metadata: str) -> None:
     ]
     gone = pyledger("ledger", "info", *where, "0")
     assert gone.code == 1
-    assert "there is no ledger 0" in gone.err
+    assert "ledger 0 does not exist" in gone.err
 
 
 def test_the_environment_says_where(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_status_of_a_cluster(metadata: str, monkeypatch: pytest.MonkeyPatch) -> 
         (f"b{at}", "writable") for at in range(4)
     ]
     assert {(row["diskBytes"], row["diskFreeBytes"]) for row in rows.json} == {(1000, 400)}
-    assert "0 ledgers with too few copies" in rows.err
+    assert "0 ledgers under-replicated" in rows.err
     monkeypatch.setenv("PYLEDGER_METADATA", metadata)
     named = pyledger("cluster", "status")
     assert named.out == pyledger("cluster", "status", metadata).out

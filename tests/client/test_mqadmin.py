@@ -180,8 +180,8 @@ def test_messages_are_found(mqadmin: Caller) -> None:
         assert fields["Keys"].strip() == "[key-7]"
         assert fields["Queue Offset"].strip() == str(message["queueOffset"])
     assert "MessageTrack [consumerGroup=billing, trackType=NOT_ONLINE" in mqadmin(line).out
-    assert "there is no message" in mqadmin("queryMsgByOffset -t Orders -b broker-a -i 0 -o 99", 1).err
-    assert "there is no message" in mqadmin(f"queryMsgByUniqueKey -t Orders -i {'0' * 32}", 1).err
+    assert "no message" in mqadmin("queryMsgByOffset -t Orders -b broker-a -i 0 -o 99", 1).err
+    assert "no message" in mqadmin(f"queryMsgByUniqueKey -t Orders -i {'0' * 32}", 1).err
     units = mqadmin("queryCq -t Orders -q 0 -i 1 -c 1 -b BROKER --json").json
     assert [unit["index"] for unit in units] == [1]
 
@@ -281,7 +281,7 @@ def test_time_of_sends_to_each_broker_is_told(mqadmin: Caller) -> None:
     assert (found["brokerName"], found["sent"], found["failed"]) == ("broker-a", 2, 0)
     (line,) = mqadmin("clusterRT -a 2 -p true -m here --rounds 1").lines
     assert line.split("|")[1:4] == ["here", "DefaultCluster", "broker-a"]
-    assert "no broker in the cluster" in mqadmin("clusterRT -c Nowhere --rounds 1", code=2).err
+    assert "no broker is registered in the cluster" in mqadmin("clusterRT -c Nowhere --rounds 1", code=2).err
 
 
 def test_consumers_say_what_they_do(mqadmin: Caller, node: LocalBroker) -> None:
@@ -310,5 +310,5 @@ def test_consumers_say_what_they_do(mqadmin: Caller, node: LocalBroker) -> None:
             "CONSUME_PASSIVELY",
         )
         assert {one["queueId"] for one in found["mqTable"] if one["topic"] == "Orders"} == orders
-        assert "no broker reaches" in mqadmin("consumerStatus -g shown -i nobody", code=2).err
+        assert "no broker is connected to" in mqadmin("consumerStatus -g shown -i nobody", code=2).err
     assert "is not online" in mqadmin("consumerStatus -g nobody", code=2).err

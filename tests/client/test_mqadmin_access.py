@@ -67,7 +67,7 @@ def test_users_and_policies_come_and_go(node: Node) -> None:
     said("deleteUser -b BROKER -u alice")
     assert [one["username"] for one in said("listUser -b BROKER --json").json] == ["root"]
     assert said("listAcl -b BROKER").lines == []
-    assert "say what to change" in said("updateUser -b BROKER -u root", code=2).err
+    assert "no change given" in said("updateUser -b BROKER -u root", code=2).err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The start of the process. It imports little, so that streams and Ctrl-C are in order before all else is."""
+"""Entry point of the process. It imports little, so that streams and Ctrl-C are set up first."""
 
 import os
 import sys
@@ -18,22 +18,22 @@ def main() -> None:
 
             prepare_output()
             code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # outside of `run`, which has its own: nothing has begun, or all is done
+    except KeyboardInterrupt:  # before or after `run`, which handles its own
         code = EXIT_INTERRUPTED
     sys.exit(code)
 
 
 def open_closed_streams() -> None:
-    """Open the null device in the place of each standard stream that is closed.
+    """Open the null device for each standard stream that is closed.
 
-    Otherwise the next files and sockets would get descriptors 0 to 2: messages for the user would go into a
-    file of a store, and libuv aborts the process.
+    Otherwise the next files and sockets would get descriptors 0 to 2: messages for the user would be written
+    to a file of a store, and libuv would abort the process.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free descriptor is this one: those below it are open by now.
+            # The lowest free descriptor is this one: those below it are open.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)

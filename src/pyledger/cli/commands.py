@@ -8,17 +8,17 @@ import click
 from pyledger import __version__
 from pyledger.cli.streams import discard_output
 
-# The module of a command in this package, and what the command is for.
+# By name of a command: its module in this package and its summary.
 COMMANDS = {
     "info": ("store.info", "what a store holds: files, offsets, topics, queues, times"),
     "cat": ("store.cat", "print messages"),
     "grep": ("store.grep", "print messages whose body or properties match"),
     "query": ("store.query", "find messages by key or id"),
     "verify": ("store.verify", "check every record, queue unit and index entry"),
-    "repair": ("store.repair", "cut off what is damaged; what is cut is kept aside"),
-    "rebuild": ("store.rebuild", "make consume queues and index anew from the log"),
-    "archive": ("store.archive", "pack sealed files of the log into LZ4 segments"),
-    "unarchive": ("store.unarchive", "give the packed files back, byte for byte"),
+    "repair": ("store.repair", "truncate a damaged store; removed bytes are kept aside"),
+    "rebuild": ("store.rebuild", "rebuild consume queues and index from the log"),
+    "archive": ("store.archive", "compress sealed log files into LZ4 segments"),
+    "unarchive": ("store.unarchive", "restore compressed log files, byte for byte"),
     "export": ("store.export", "copy messages to JSON lines, CSV, Arrow or Parquet"),
     "write": ("store.write", "append messages from JSON lines or CSV"),
     "dump": ("store.dump", "show one store file, annotated"),
@@ -26,26 +26,26 @@ COMMANDS = {
     "broker": ("servers.broker", "run a broker for RocketMQ's clients"),
     "serve": ("servers.serve", "run name server and broker in one process, for development"),
     "produce": ("rocketmq.produce", "send messages over the network"),
-    "consume": ("rocketmq.consume", "print messages over the network, as they come"),
+    "consume": ("rocketmq.consume", "print messages over the network as they arrive"),
     "topic": ("rocketmq.topic", "list, show, create and delete topics of running brokers"),
-    "group": ("rocketmq.group", "the same for consumer groups; how far they are; move them"),
-    "ha": ("rocketmq.ha", "masters and slaves: how far they are, and who is master"),
-    "cluster": ("rocketmq.cluster", "the brokers that run, and what they say of themselves"),
+    "group": ("rocketmq.group", "consumer groups: list, show lag, create, delete, reset offsets"),
+    "ha": ("rocketmq.ha", "masters and slaves: roles, replication lag, promotion"),
+    "cluster": ("rocketmq.cluster", "list running brokers and show their status"),
     "mqadmin": ("mqadmin", "the commands of RocketMQ's mqadmin, with its names and flags"),
     "dledger": ("dledger.dledger", "replicated logs of DLedger: members, appends, folders"),
     "ledger": ("bookkeeper.ledger", "ledgers of BookKeeper: write, read, follow, recover, list, delete"),
-    "bookie": ("bookkeeper.bookie", "the folders of a BookKeeper bookie: read and check them"),
-    "autorecovery": ("bookkeeper.autorecovery", "make copies again that bookies lost; take a bookie out"),
-    "sim": ("sim", "play histories of a protocol in a world of faults"),
+    "bookie": ("bookkeeper.bookie", "read and check the folders of a BookKeeper bookie"),
+    "autorecovery": ("bookkeeper.autorecovery", "re-replicate lost entries; decommission a bookie"),
+    "sim": ("sim", "simulate a protocol under injected faults"),
     "bench": ("store.bench", "measure appends and reads on this machine"),
 }
 
-NEWCOMER = """pyledger reads and writes Apache RocketMQ stores. Five commands to begin with:
+NEWCOMER = """pyledger reads and writes Apache RocketMQ stores. Start with these five commands:
 
   pyledger info STORE                       what is in it
   pyledger cat STORE --limit 10             the first messages
   pyledger query STORE --topic T --key K    messages by key
-  pyledger verify STORE                     is it sound?
+  pyledger verify STORE                     check that it is valid
   pyledger write STORE --topic T FILE       append messages
 
 STORE is the folder that holds `commitlog`. `pyledger --help` lists all commands,
@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the command that was probably meant."""
+        """Suggest the command with the closest name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -87,14 +87,14 @@ class LazyGroup(click.Group):
             raise
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """As click does, but help into a closed pipe is no error."""
+        """Do as click does, but accept a closed pipe when help is printed."""
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError:
             raise _pipe_closed() from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does, but output into a closed pipe is no error."""
+        """Do as click does, but accept a closed output pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -102,7 +102,7 @@ class LazyGroup(click.Group):
 
 
 def _pipe_closed() -> click.exceptions.Exit:
-    """The reader of the output has seen enough."""
+    """Return a successful exit: the reader of the output closed the pipe."""
     discard_output()
     return click.exceptions.Exit(0)
 

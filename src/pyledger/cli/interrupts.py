@@ -1,4 +1,4 @@
-"""Ctrl-C as KeyboardInterrupt, but not within an import: that can lose it, or take it for a failure."""
+"""Ctrl-C as KeyboardInterrupt, except during an import, which could lose it or report it as a failure."""
 
 import os
 import signal
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it Ctrl-C raises KeyboardInterrupt; behind it, it ends the process at once.
+    """Let Ctrl-C raise KeyboardInterrupt in the block; after it, Ctrl-C ends the process at once.
 
-    Nothing changes where whoever started the process wants SIGINT ignored.
+    Nothing changes if the parent process set SIGINT to be ignored.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -25,12 +25,12 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     finally:
-        # All is done: an exit handler that is interrupted would only print a trace.
+        # The command is complete: an interrupted exit handler would only print a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run a program on an event loop, which handles Ctrl-C itself where it finds Python's own handler."""
+    """Run a coroutine on an event loop. The loop handles Ctrl-C itself if it finds Python's handler."""
     from pyledger.net.loop import run
 
     handler = signal.getsignal(signal.SIGINT)
@@ -43,7 +43,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; within an import end at once, as by SIGKILL, which stores survive."""
+    """Raise KeyboardInterrupt; during an import exit at once, as with SIGKILL, which stores survive."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os._exit(EXIT_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Messages as JSON fields, in the vocabulary that Arrow and Spark use too, and as lines of text."""
+"""Messages as JSON fields, with the names that Arrow and Spark use, and as lines of text."""
 
 import base64
 import hashlib
@@ -9,16 +9,14 @@ from pyledger.cli.output import emit, format_time, printable, write_line
 from pyledger.errors import CorruptBodyError
 
 BODY_CHOICES = ("auto", "utf8", "base64", "sha256", "none")
-BODY_HELP = (
-    "auto: as text where it is UTF-8, else base64; sha256: digests of the stored and the unpacked bytes."
-)
+BODY_HELP = "auto: text if the body is UTF-8, else base64; sha256: digests of stored and decompressed bytes."
 _SHOWN_CHARACTERS = 400
 
 
 def body_fields(message: Any, choice: str) -> dict[str, Any]:
-    """The body of a message as JSON fields: text, base64 or digests.
+    """Return the body of a message as JSON fields: text, base64 or digests.
 
-    A packed body that cannot be unpacked is told in `bodyProblem`, and the stored bytes stand for it.
+    If a body cannot be decompressed, `bodyProblem` gives the reason and the body is the stored bytes.
     """
     if choice == "none":
         return {}
@@ -43,7 +41,7 @@ def body_fields(message: Any, choice: str) -> dict[str, Any]:
 
 
 def text_or_base64(data: bytes) -> dict[str, str]:
-    """Bytes as JSON fields: as text where they are UTF-8, else as base64."""
+    """Return bytes as JSON fields: text if they are UTF-8, else base64."""
     try:
         return {"body": data.decode("utf-8"), "bodyEncoding": "utf8"}
     except UnicodeDecodeError:
@@ -51,7 +49,7 @@ def text_or_base64(data: bytes) -> dict[str, str]:
 
 
 def message_fields(message: Any, body: str) -> dict[str, Any]:
-    """All fields of one message. `tagsCode` stands only where a consume queue names the message."""
+    """Return all fields of one message. `tagsCode` is present only if a consume queue contains it."""
     indexed = message.is_indexed
     fields: dict[str, Any] = {
         "kind": "message" if indexed else "unindexed",
@@ -84,7 +82,7 @@ def message_fields(message: Any, body: str) -> dict[str, Any]:
 
 
 def print_message(message: Any, *, as_json: bool, body: str) -> None:
-    """Print one message, as a JSON line or as a line that a person reads."""
+    """Print one message, as a JSON line or as text."""
     if as_json:
         emit(message_fields(message, body))
         return
@@ -100,7 +98,7 @@ def print_message(message: Any, *, as_json: bool, body: str) -> None:
 
 
 def _shown_body(fields: dict[str, Any]) -> str:
-    """The body as text; cut on a terminal, whole into a pipe."""
+    """Return the body as text; shortened on a terminal, complete in a pipe."""
     text: str = fields.get("body", fields.get("bodySha256", ""))
     if sys.stdout.isatty() and len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""What commands share that work over the network: name servers, keys, how a message looks."""
+"""Options of the commands that work over the network, and the output of messages."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def namesrv_option(*names: str) -> Callable[[F], F]:
-    """The option that says which name servers, by these names."""
+    """Return the option that names the name servers."""
     return click.option(
         *names,
         metavar="HOST:PORT;…",
@@ -24,27 +24,27 @@ def namesrv_option(*names: str) -> Callable[[F], F]:
 
 
 KEY_OPTIONS = (
-    click.option("--access-key", default="", help="Who signs the requests, where brokers demand that."),
+    click.option("--access-key", default="", help="Access key; required by brokers with authentication."),
     click.option(
         "--secret-key",
         default="",
         envvar="PYLEDGER_CLIENT_SECRET_KEY",
         show_envvar=True,
-        help="What they are signed with; better given by the variable.",
+        help="Secret key of that access key; prefer the variable.",
     ),
 )
 OPTIONS = (namesrv_option("-n", "--namesrv"), *KEY_OPTIONS)
 
 
 def network_options(function: F) -> F:
-    """Add the options that say whom to talk to."""
+    """Add the options for name servers and keys."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
 
 
 def client_of_options(namesrv: str, access_key: str, secret_key: str) -> Any:
-    """The client that those options mean; the environment says the rest, whether to speak TLS too."""
+    """Return a client with these options; other settings, TLS too, come from the environment."""
     from pyledger.client.instance import ClientInstance
     from pyledger.config.client import ClientConfig
     from pyledger.config.loader import load
@@ -56,7 +56,7 @@ def client_of_options(namesrv: str, access_key: str, secret_key: str) -> Any:
 
 
 def run_client(work: Coroutine[Any, Any, T]) -> T:
-    """Run something that uses a client to its end."""
+    """Run a coroutine that uses a client until it ends."""
     from pyledger.cli.interrupts import run_loop
 
     return run_loop(work)
@@ -80,29 +80,29 @@ FIELDS: dict[str, Callable[[Any], str]] = {
 }
 FORMAT_HELP = (
     "%t topic, %b broker, %q queue, %o offset, %s body, %S its size, %k keys, %g tags, "
-    "%T time of storing in ms, %d the same in words, %u unique key, %i id of the place, "
+    "%T store time in ms, %d store time as ISO 8601, %u unique key, %i message id,"
     "%p properties, %% a percent sign; \\n and \\t."
 )
 
 
 def parse_format(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Check a format string, and make the line ends in it real."""
+    """Check a format string and expand its escapes."""
     if value is None:
         return None
     for piece in value.split("%%"):
         for part in piece.split("%")[1:]:
             if part[:1] not in FIELDS:
-                raise click.BadParameter(f"%{part[:1]} is unknown; there are {FORMAT_HELP}")
+                raise click.BadParameter(f"%{part[:1]} is unknown; the fields are {FORMAT_HELP}")
     return value.replace("\\n", "\n").replace("\\t", "\t")
 
 
 def formatted(message: Any, pattern: str) -> str:
-    """A message by a format string."""
+    """Format a message by a format string."""
     found = []
     parts = iter(pattern.split("%"))
     found.append(next(parts))
     for part in parts:
-        if not part:  # %% stands for one, and what follows is text
+        if not part:  # %% is a percent sign, and text follows
             found.append("%" + next(parts, ""))
         else:
             found.append(FIELDS[part[0]](message) + part[1:])
@@ -110,7 +110,7 @@ def formatted(message: Any, pattern: str) -> str:
 
 
 def received_fields(message: Any) -> dict[str, Any]:
-    """A message as JSON fields, in the vocabulary of `pyledger cat --json`."""
+    """Return a message as JSON fields with the names of `pyledger cat --json`."""
     try:
         body, encoding = message.body.decode("utf-8"), "utf8"
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""How commands speak: JSON lines, text or a table on stdout, progress on a terminal's stderr."""
+"""Output of commands: JSON lines, text or a table on stdout, progress on stderr."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from pyledger.errors import EXIT_PROBLEM, EXIT_UNREACHABLE, EXIT_USAGE
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
-# Control characters, and those that end a line or turn its direction: none may act on a terminal.
+# Control characters, and those that end a line or reverse its direction: none may reach a terminal.
 _CONTROLS = (
     range(0x20),
     range(0x7F, 0xA0),
@@ -31,31 +31,31 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class WrongUseError(click.ClickException):
-    """What was asked for makes no sense for this store or file."""
+    """The request is not valid for this store or file."""
 
     exit_code = EXIT_USAGE
 
 
 class ProblemFoundError(click.ClickException):
-    """What was looked at is damaged."""
+    """The store or file that was checked is damaged."""
 
     exit_code = EXIT_PROBLEM
 
 
 class CannotReachError(click.ClickException):
-    """Something that a command needs is not there or cannot be opened."""
+    """A file or server that a command needs does not exist or cannot be opened."""
 
     exit_code = EXIT_UNREACHABLE
 
 
 def printable(text: str) -> str:
-    """Text for one line of a terminal: control characters escaped as in a Python string."""
+    """Return text for one line of a terminal: control characters are escaped as in a Python string."""
     return text.translate(_escapes())
 
 
 @cache
 def _escapes() -> dict[int, str]:
-    """How a control character is shown, by its number."""
+    """Return the escape of each control character, by its number."""
     numbers = chain.from_iterable(_CONTROLS)
     return {number: chr(number).encode("unicode_escape").decode("ascii") for number in numbers}
 
@@ -66,7 +66,7 @@ def write_line(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print one line on stderr: talk, as opposed to data."""
+    """Print one line on stderr, where summaries and errors are written."""
     sys.stderr.write(printable(text) + "\n")
 
 
@@ -74,21 +74,21 @@ def confirm(question: str) -> None:
     """Ask on stderr, and end the command unless the answer is yes.
 
     Raises:
-        UsageError: stdin has no answer; `--yes` gives it.
-        ProblemFoundError: the answer is no.
+        UsageError: stdin ends before an answer; `--yes` avoids the question.
+        ProblemFoundError: The answer is no.
     """
     sys.stderr.write(f"{printable(question)} [y/N]: ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:
         sys.stderr.write("\n")
-        raise click.UsageError("stdin has no answer; give --yes")
+        raise click.UsageError("stdin has no answer; use --yes")
     if answer.strip().lower() not in {"y", "yes"}:
         raise ProblemFoundError("nothing was deleted")
 
 
 def report(text: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
-    """Report what a command did: its fields as a JSON line, or a line on stderr."""
+    """Report what a command did, as a JSON line on stdout or as text on stderr."""
     if as_json:
         emit(fields)
     else:
@@ -101,7 +101,7 @@ def emit(fields: Mapping[str, Any]) -> None:
 
 
 def write_done(text: str) -> None:
-    """Print one line about a thing that was done; when nobody reads it, the rest is done all the same."""
+    """Print one line about a completed step; continue when the output pipe is closed."""
     try:
         write_line(text)
     except BrokenPipeError:
@@ -109,14 +109,14 @@ def write_done(text: str) -> None:
 
 
 def emit_done(fields: Mapping[str, Any]) -> None:
-    """Print one JSON line as `write_done` does."""
+    """Print one JSON line; continue when the output pipe is closed."""
     write_done(json_line(fields))
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """Fields as one line of JSON."""
+    """Return fields as one line of JSON."""
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    # A lone surrogate, such as a byte of a path that is not UTF-8, is no text: it is escaped.
+    # A lone surrogate, such as a byte of a path that is not UTF-8, is not text: it is escaped.
     return (
         text if text.isascii() or not _SURROGATE.search(text) else json.dumps(fields, separators=(",", ":"))
     )
@@ -140,7 +140,7 @@ def print_problem(found: Any, *, as_json: bool) -> None:
 
 
 def format_time(timestamp_ms: int | None) -> str:
-    """A time (ms since 1970) as ISO 8601 in UTC; as a number where no calendar holds it, empty for None."""
+    """Format a time (ms since 1970) as ISO 8601 in UTC; as a number beyond the calendar, empty for None."""
     if timestamp_ms is None:
         return ""
     try:
@@ -151,7 +151,7 @@ def format_time(timestamp_ms: int | None) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """A size (bytes) as people write it."""
+    """Format a size (bytes) with a binary unit."""
     if size_bytes < 1024:
         return f"{size_bytes} bytes"
     power = min((size_bytes.bit_length() - 1) // 10, 4)
@@ -202,12 +202,12 @@ def _cell(value: object) -> str:
 def progress(
     what: str, total: int | None, *, start: int = 0, unit: str = "bytes", show: bool = True
 ) -> Iterator[Advance]:
-    """Show a bar on stderr when that is a terminal; else nothing.
+    """Show a progress bar on stderr if that is a terminal.
 
     Args:
-        what: The deed, such as "checking".
-        total: Work to be done, None where not known.
-        start: What the work done is counted from, such as the physical offset (bytes) of a log's start.
+        what: The action, such as "checking".
+        total: Work to do; None when it is not known.
+        start: Where the count starts, such as the physical offset (bytes) of a log's start.
         unit: `bytes`, or the plural of what is counted.
         show: False shows nothing anywhere: lines that share the terminal with a bar are wrapped to its width.
     """

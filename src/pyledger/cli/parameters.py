@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what they mean to a reader."""
+"""Arguments and options that several commands share."""
 
 import re
 import time
@@ -18,7 +18,7 @@ _AGO_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time(text: str) -> int:
-    """A time as milliseconds since 1970-01-01 UTC.
+    """Return a time in milliseconds since 1970-01-01 UTC.
 
     Args:
         text: Those milliseconds, ISO 8601 (UTC unless it names a zone), or an age such as 90s, 15m, 2h, 7d.
@@ -33,36 +33,36 @@ def parse_time(text: str) -> int:
         return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         examples = "1700000000000, 2023-11-14T22:13:20 or an age such as 15m"
-        raise click.BadParameter(f"{text!r} is no time; give {examples}") from None
+        raise click.BadParameter(f"{text!r} is not a time; give {examples}") from None
 
 
 def parse_size(text: str) -> int:
-    """A size in bytes.
+    """Return a size in bytes.
 
     Args:
         text: The bytes, or a number with a unit such as 64KiB, 16MiB, 1GiB.
     """
     found = re.fullmatch(r"([0-9]{1,30}) ?(?:([KMG])(?:i?B)?|B)?", text, re.IGNORECASE)
     if not found:
-        raise click.BadParameter(f"{text!r} is no size; give 1048576, 64KiB, 16MiB or 1GiB")
+        raise click.BadParameter(f"{text!r} is not a size; give 1048576, 64KiB, 16MiB or 1GiB")
     return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[(found[2] or "").upper()]
 
 
 class Number(click.ParamType[int]):
-    """A whole number within bounds; by default as long as any number of Java's."""
+    """A whole number within bounds; by default from 0 to Java's largest `long`."""
 
     name = "integer"
 
     def __init__(self, least: int = 0, most: int = INT64_MAX) -> None:
-        """A type of numbers from `least` to `most`."""
+        """Accept numbers from `least` to `most`."""
         self.least, self.most = least, most
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002
-        """The bounds, where they are narrow."""
+        """Return the bounds, or None when only a Java `long` bounds the number."""
         return None if self.most == INT64_MAX else f"{self.least}..{self.most}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of a text of ASCII digits, with a sign."""
+        """Parse ASCII digits with an optional sign."""
         if isinstance(value, int):
             return value
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", value) or not self.least <= int(value) <= self.most:
@@ -73,8 +73,8 @@ class Number(click.ParamType[int]):
 
 store_argument = click.argument("store", type=click.Path())
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-if_exists_option = click.option("--if-exists", is_flag=True, help="What does not exist is not an error.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+if_exists_option = click.option("--if-exists", is_flag=True, help="Succeed when it does not exist.")
 body_option = click.option(
     "--body", type=click.Choice(BODY_CHOICES), default="auto", show_default=True, help=BODY_HELP
 )
@@ -83,11 +83,11 @@ corrupt_option = click.option(
     type=click.Choice(["error", "skip"]),
     default="error",
     show_default=True,
-    help="Damage in the middle of the log: end with an error, or go on behind it and tell.",
+    help="Damage in the middle of the log: stop with an error, or skip and report it.",
 )
 
 _SELECTION = (
-    click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times."),
+    click.option("--topic", "topics", multiple=True, help="Only this topic; repeatable."),
     click.option("--queue", "queues", multiple=True, type=Number(), help="Only this queue id; repeatable."),
     click.option(
         "--from",
@@ -95,7 +95,7 @@ _SELECTION = (
         type=Number(),
         help="First offset: a physical offset, or with --order queue a queue offset.",
     ),
-    click.option("--to", "end_offset", type=Number(), help="End offset, itself not included."),
+    click.option("--to", "end_offset", type=Number(), help="End offset (exclusive)."),
     click.option(
         "--since",
         type=parse_time,
@@ -106,12 +106,12 @@ _SELECTION = (
     click.option("--tags", metavar="EXPR", help="Tags as consumers write them: 'A || B', or *."),
     click.option("--key", help="Only messages that carry this key."),
     click.option("--limit", type=Number(), help="Stop after this many messages."),
-    click.option("--tail", type=Number(), help="Only the last so many of what is selected."),
+    click.option("--tail", type=Number(), help="Only the last N selected messages."),
 )
 
 
 def order_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option that chooses between all records and what consumers can reach."""
+    """Return the option that selects all records or only those that consumers can reach."""
     return click.option(
         "--order",
         type=click.Choice(["log", "queue"]),
@@ -122,14 +122,14 @@ def order_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose messages."""
+    """Add the options that select messages."""
     for option in reversed(_SELECTION):
         function = option(function)
     return function
 
 
 def selected_messages(reader: Any, order: str, selection: dict[str, Any]) -> Iterator[Any]:
-    """The messages that the options choose; at the end, a topic that is not there is an error."""
+    """Yield the selected messages; at the end, raise for a topic that does not exist."""
     wanted = set(selection["topics"])
     missing = set(wanted)
     arguments = {name: None if value == () else value for name, value in selection.items()}
@@ -141,7 +141,7 @@ def selected_messages(reader: Any, order: str, selection: dict[str, Any]) -> Ite
 
 
 def require_topics(reader: Any, topics: set[str]) -> None:
-    """Raise for a topic that the store does not have, naming those that are meant or there."""
+    """Raise for a topic that is not in the store; the error suggests similar topics."""
     known = sorted({topic for topic, _ in reader.queues()}) if topics else []
     missing = sorted(topics.difference(known))
     if not missing:
@@ -153,16 +153,16 @@ def require_topics(reader: Any, topics: set[str]) -> None:
     hint = (
         f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}{more}"
         if there
-        else "there is none yet"
+        else "the store has no topic yet"
     )
     raise WrongUseError(f"no topic {missing[0]!r} in {reader.path}; {hint}")
 
 
 def report_skipped(reader: Any) -> None:
-    """Report what was skipped, and an end of the log that no clean shutdown leaves.
+    """Report skipped damage, and a log end that a clean shutdown does not leave.
 
     Raises:
-        ProblemFoundError: there is such an end, and damage was not to be skipped.
+        ProblemFoundError: The log ends so, and damage must not be skipped.
     """
     for damage in reader.skipped:
         size = f"{damage.size_bytes:,} bytes " if damage.size_bytes else ""
@@ -175,7 +175,7 @@ def report_skipped(reader: Any) -> None:
 
 
 def end_problem(reader: Any) -> str | None:
-    """What ends the log of a store that was shut down cleanly, where that is not its last record."""
+    """Return why the log of a cleanly closed store ends early; None when it does not."""
     if reader.lost_end is not None:
         return str(reader.lost_end.problem)
     if not (reader.clean and reader.stop.problem):

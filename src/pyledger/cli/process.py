@@ -1,4 +1,4 @@
-"""The edge of the process: runs a command, turns errors into one line and an exit code.
+"""Run a command; turn errors into one line and an exit code.
 
 Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 70 a bug of ours, 130 interrupted.
 """
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError:
         code = _complain("out of memory", EXIT_UNREACHABLE, as_json=as_json)
     except Exception as error:
-        if _names_what_is_no_text(error, arguments):
+        if _is_argument_not_utf8(error, arguments):
             code = _complain("an argument is not valid UTF-8", EXIT_USAGE, as_json=as_json)
         else:
             code = _complain(_describe_bug(error), EXIT_BUG, as_json=as_json)
@@ -69,8 +69,8 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _names_what_is_no_text(error: Exception, arguments: Sequence[str]) -> bool:
-    """Whether bytes of the command line that are not UTF-8 were needed as text; in a path they may stay."""
+def _is_argument_not_utf8(error: Exception, arguments: Sequence[str]) -> bool:
+    """Return True if an argument that must be text is not UTF-8. Paths may hold any bytes."""
     if not isinstance(error, UnicodeEncodeError):
         return False
     wrong = error.object[error.start]
@@ -78,7 +78,7 @@ def _names_what_is_no_text(error: Exception, arguments: Sequence[str]) -> bool:
 
 
 def _exit_code(error: PyLedgerError) -> int:
-    """That of the error; a message that was not sent ends as what kept it from being sent."""
+    """Return the error's exit code; for `SendError`, that of its cause."""
     cause = error.__cause__
     if isinstance(error, SendError) and isinstance(cause, PyLedgerError):
         return cause.exit_code
@@ -86,7 +86,7 @@ def _exit_code(error: PyLedgerError) -> int:
 
 
 def _flush_output(code: int, *, as_json: bool) -> int:
-    """Write out what is left; a reader that has seen enough is no error, a full disk is."""
+    """Flush stdout. A closed pipe is accepted; a full disk is an error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -99,7 +99,7 @@ def _flush_output(code: int, *, as_json: bool) -> int:
 
 
 def _complain(problem: str, code: int, *, as_json: bool = False, error_code: int | None = None) -> int:
-    """Report an error as the last line on stderr: stdout holds data alone."""
+    """Report an error as the last line on stderr; stdout holds only data."""
     from pyledger.cli.output import json_line, printable
 
     line = f"pyledger: {printable(problem)}"
@@ -121,4 +121,4 @@ def _describe_bug(error: Exception) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(place.filename)}:{place.lineno}"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"this is a bug of PyLedger: {what} ({where}); `python -X dev -m pyledger` shows the way to it"
+    return f"this is a bug of PyLedger: {what} ({where}); `python -X dev -m pyledger` prints the traceback"

@@ -1,4 +1,4 @@
-"""`pyledger sim`: play histories of a protocol in a world of faults."""
+"""`pyledger sim`: simulate a protocol under injected faults."""
 
 from typing import Any
 
@@ -20,16 +20,18 @@ Examples:
 @click.option(
     "--protocol", type=click.Choice(["dledger", "ledger", "ha"]), default="dledger", show_default=True
 )
-@click.option("--seed", type=Number(), default=1, show_default=True, help="The first history.")
-@click.option("--seeds", type=Number(1), default=1, show_default=True, help="How many histories.")
+@click.option("--seed", type=Number(), default=1, show_default=True, help="First seed.")
+@click.option("--seeds", type=Number(1), default=1, show_default=True, help="Number of seeds to run.")
 @click.option(
     "--nodes",
     type=Number(1, 15),
     default=5,
     show_default=True,
-    help="Members of the group, bookies, or a master and its slaves.",
+    help="Number of members, of bookies, or of brokers (one master and its slaves).",
 )
-@click.option("--ticks", type=Number(1), default=1000, show_default=True, help="Time of trouble, in 10 ms.")
+@click.option(
+    "--ticks", type=Number(1), default=1000, show_default=True, help="Time with faults (unit: 10 ms)."
+)
 @click.option("--real-store", is_flag=True, help="dledger: members write real files, in a temporary folder.")
 @json_option
 @click.pass_context
@@ -43,10 +45,10 @@ def command(
     real_store: bool,
     as_json: bool,
 ) -> None:
-    """Run a group, bookies and their clients, or a master and slaves, with lost frames, crashes, slow disks.
+    """Simulate DLedger members, bookies or brokers with lost frames, crashes and slow disks.
 
-    The same seed is the same history on every machine; its trace says so. A history in which a rule was
-    broken, or after which the group does not get on, ends with its last events, and exit code 1.
+    The same seed gives the same run, and the same trace digest, on every machine. If a rule is broken or
+    the group does not recover after the faults, the last events are printed and the exit code is 1.
     """
     import tempfile
     from contextlib import ExitStack
@@ -58,12 +60,12 @@ def command(
     for one in range(seed, seed + seeds):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if real_store else None
-            history = _history(protocol, one, nodes, folder)
+            simulation = _create_run(protocol, one, nodes, folder)
             try:
-                report = history.run(ticks)
+                report = simulation.run(ticks)
             except AssertionError as error:
                 found = {"seed": one, "nodes": nodes, "ticks": ticks, "broken": str(error)}
-                _tell_breach(history, found, as_json=as_json)
+                _report_breach(simulation, found, as_json=as_json)
                 ctx.exit(EXIT_PROBLEM)
         if as_json:
             emit(asdict(report))
@@ -71,8 +73,8 @@ def command(
             click.echo(f"seed {one}: {report}")
 
 
-def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
-    """A history that has not begun: of a DLedger group, of a master and slaves, or of ledgers."""
+def _create_run(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
+    """Create a run of a DLedger group, of a master and slaves, or of ledgers."""
     if protocol == "dledger":
         from pyledger.simulator.dledger.cluster import DLedgerGroup
 
@@ -86,11 +88,11 @@ def _history(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
     return LedgerRun(seed, nodes)
 
 
-def _tell_breach(history: Any, found: dict[str, Any], *, as_json: bool) -> None:
-    """The last events, and which rule was broken."""
-    for line in history.world.log[-50:]:
+def _report_breach(simulation: Any, found: dict[str, Any], *, as_json: bool) -> None:
+    """Print the last events and the rule that was broken."""
+    for line in simulation.world.log[-50:]:
         tell(line)
     if as_json:
-        emit({**found, "trace": history.world.digest.hexdigest()})
+        emit({**found, "trace": simulation.world.digest.hexdigest()})
     else:
         tell("seed {seed}, {nodes} nodes, {ticks} ticks: {broken}".format(**found))

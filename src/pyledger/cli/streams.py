@@ -6,7 +6,7 @@ from typing import TextIO, cast
 
 
 def prepare_output() -> None:
-    """Lines go out as they are made, and in UTF-8 wherever no terminal says otherwise."""
+    """Flush after each line, and write UTF-8 unless a terminal has another encoding."""
     for stream in (sys.stdout, sys.stderr):
         plain = cast("TextIO", stream)
         if hasattr(plain, "reconfigure"):
@@ -15,7 +15,7 @@ def prepare_output() -> None:
 
 
 def discard_output() -> None:
-    """Keep the interpreter from flushing into a stream that failed once more when it ends."""
+    """Redirect stdout to the null device, so that the interpreter's last flush cannot fail again."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)

@@ -8,56 +8,56 @@ import click
 
 MODULES = {
     "topics": {
-        "updateTopic": "create a topic, or change it",
+        "updateTopic": "create or change a topic",
         "deleteTopic": "delete a topic at brokers and name servers",
-        "updateTopicPerm": "change who may use a topic",
+        "updateTopicPerm": "change the permission of a topic",
         "topicRoute": "the brokers of a topic",
         "topicStatus": "first and next offset of each queue of a topic",
         "topicList": "all topics",
         "topicClusterList": "the clusters of a topic",
-        "allocateMQ": "which queues of a topic each of some consumers would take",
-        "statsAll": "messages in and out of each topic, and how many wait",
+        "allocateMQ": "show which queues each of these consumers would take",
+        "statsAll": "messages in and out of each topic, and the lag",
     },
     "groups": {
-        "updateSubGroup": "create a consumer group, or change it",
+        "updateSubGroup": "create or change a consumer group",
         "deleteSubGroup": "delete a consumer group",
-        "getConsumerConfig": "a consumer group as brokers have it",
-        "setConsumeMode": "let a group pull or pop a topic",
-        "consumerConnection": "who is in a consumer group",
-        "producerConnection": "who is in a producer group",
+        "getConsumerConfig": "the configuration of a consumer group",
+        "setConsumeMode": "choose whether a group pulls or pops a topic",
+        "consumerConnection": "the members of a consumer group",
+        "producerConnection": "the members of a producer group",
         "producer": "all producers of a broker",
     },
     "consumers": {
-        "consumerStatus": "what the consumers of a group do",
+        "consumerStatus": "the status of a group's consumers",
     },
     "probes": {
         "checkMsgSendRT": "how long sends to a topic take",
-        "clusterRT": "how long sends to each broker take, again and again",
+        "clusterRT": "how long sends to each broker take, repeatedly",
     },
     "traces": {
-        "queryMsgTraceById": "who sent and who consumed a message, where clients write traces",
+        "queryMsgTraceById": "the producer and the consumers of a message, from its trace",
     },
     "offsets": {
-        "consumerProgress": "how far groups are, and how far behind",
-        "brokerConsumeStats": "how far all groups of a broker are",
-        "resetOffsetByTime": "let a group go on at another place",
-        "skipAccumulatedMessage": "let a group go on at the end",
-        "cloneGroupOffset": "let a group stand where another one stands",
+        "consumerProgress": "offsets and lag of groups",
+        "brokerConsumeStats": "offsets and lag of all groups of a broker",
+        "resetOffsetByTime": "reset the offsets of a group to a time",
+        "skipAccumulatedMessage": "move a group to the end of its queues",
+        "cloneGroupOffset": "copy the offsets of a group to another group",
     },
     "brokers": {
-        "clusterList": "all brokers, and what they do",
-        "brokerStatus": "what a broker says of itself",
+        "clusterList": "all brokers with their load",
+        "brokerStatus": "the status of a broker",
         "getBrokerConfig": "the settings of a broker",
-        "updateBrokerConfig": "change a setting of a broker until it stops",
-        "cleanExpiredCQ": "delete queue files that nothing stands behind",
-        "cleanUnusedTopic": "delete what nobody uses",
-        "deleteExpiredCommitLog": "delete log files whose time is over",
+        "updateBrokerConfig": "change a setting of a running broker (not saved)",
+        "cleanExpiredCQ": "delete consume queue files whose messages are deleted",
+        "cleanUnusedTopic": "delete the queues of unused topics",
+        "deleteExpiredCommitLog": "delete expired log files",
     },
     "messages": {
-        "queryMsgById": "a message by the id that names its place",
+        "queryMsgById": "a message by its message id (broker and offset)",
         "queryMsgByKey": "messages by a key",
         "queryMsgByOffset": "a message by its queue offset",
-        "queryMsgByUniqueKey": "a message by the id that its producer gave it",
+        "queryMsgByUniqueKey": "a message by its unique key (set by the producer)",
         "printMsg": "all messages of a topic",
         "printMsgByQueue": "messages of a queue",
         "consumeMessage": "messages of a topic, a queue, or at an offset",
@@ -70,21 +70,21 @@ MODULES = {
         "deleteUser": "delete a user and the policies about it",
         "getUser": "a user",
         "listUser": "all users",
-        "copyUser": "copy users from a broker to another one",
-        "createAcl": "say what a user may do",
-        "updateAcl": "change what a user may do",
-        "deleteAcl": "forget what a user may do",
-        "getAcl": "what a user may do",
-        "listAcl": "what all users may do",
-        "copyAcl": "copy what users may do from a broker to another one",
+        "copyUser": "copy users from one broker to another",
+        "createAcl": "create the permissions of a user",
+        "updateAcl": "change the permissions of a user",
+        "deleteAcl": "delete the permissions of a user",
+        "getAcl": "the permissions of a user",
+        "listAcl": "the permissions of all users",
+        "copyAcl": "copy permissions from one broker to another",
     },
     "name_servers": {
-        "wipeWritePerm": "let nobody write to a broker",
-        "addWritePerm": "let all write to a broker again",
+        "wipeWritePerm": "remove the write permission of a broker",
+        "addWritePerm": "restore the write permission of a broker",
         "updateKvConfig": "store a value at the name servers",
         "deleteKvConfig": "delete a value at the name servers",
         "getNamesrvConfig": "the settings of name servers",
-        "updateNamesrvConfig": "change a setting of the name servers until they stop",
+        "updateNamesrvConfig": "change a setting of running name servers (not saved)",
         "updateOrderConf": "store, show or delete the queues of an ordered topic",
     },
 }
@@ -102,11 +102,11 @@ class Verbs(click.Group):
     """Imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """All commands, by theme."""
+        """Return all commands, by theme."""
         return list(PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the module of a command and return it."""
+        """Import the module of a command and return the command."""
         if cmd_name not in PLACES:
             return None
         module = importlib.import_module(f"pyledger.cli.mqadmin.{PLACES[cmd_name]}")
@@ -122,7 +122,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the command that was probably meant."""
+        """Suggest the command with the closest name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -136,7 +136,7 @@ class Verbs(click.Group):
 
 @click.group("mqadmin", cls=Verbs, epilog=EXAMPLES)
 def command(**_given: Any) -> None:
-    """Administer RocketMQ's and our own servers with the words of RocketMQ's mqadmin.
+    """Administer RocketMQ's and our own servers with the commands of RocketMQ's mqadmin.
 
     Names, flags and tables are those of the original; --json gives JSON lines instead.
     """

@@ -1,4 +1,4 @@
-"""Users and policies in the words of `mqadmin`.
+"""Users and policies with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/auth/*.java.
 """
@@ -25,18 +25,20 @@ VERBS: dict[str, click.Command] = {}
 Document = Mapping[str, Any]
 
 USER = click.option("-u", "--username", required=True, help="Name of the user.")
-SUBJECT = click.option("-s", "--subject", required=True, help="Who it is about: User:name.")
+SUBJECT = click.option("-s", "--subject", required=True, help="Subject: User:name.")
 RULE_OPTIONS = (
     SUBJECT,
     click.option(
-        "-r", "--resources", required=True, help="Topic:name, Group:name, Cluster:name, with commas."
+        "-r", "--resources", required=True, help="Comma-separated Topic:name, Group:name, Cluster:name."
     ),
-    click.option("-a", "--actions", required=True, help="Pub, Sub, Create, …, or All, with commas."),
-    click.option("-i", "--sourceIp", "sources", help="Addresses or networks, with commas; without: any."),
+    click.option("-a", "--actions", required=True, help="Comma-separated Pub, Sub, Create, …, or All."),
+    click.option(
+        "-i", "--sourceIp", "sources", help="Addresses or networks, comma-separated. [default: any]"
+    ),
     click.option("-d", "--decision", required=True, help="Allow or Deny."),
 )
-FROM = click.option("-f", "--fromBroker", "source", required=True, metavar="HOST:PORT", help="From here.")
-TO = click.option("-t", "--toBroker", "target", required=True, metavar="HOST:PORT", help="To here.")
+FROM = click.option("-f", "--fromBroker", "source", required=True, metavar="HOST:PORT", help="Source broker.")
+TO = click.option("-t", "--toBroker", "target", required=True, metavar="HOST:PORT", help="Target broker.")
 USERS = "{username:<16}  {password:<22}  {userType:<22}  {userStatus:<22}"
 USER_HEADS = ("#UserName", "#Password", "#UserType", "#UserStatus")
 ACLS = "{subject:<16}  {policyType:<10}  {resource:<22}  {actions:<20}  {sourceIps:<24}  {decision:<10}"
@@ -44,12 +46,12 @@ ACL_HEADS = ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#
 
 
 async def every_broker(admin: Any, broker: str | None, cluster: str | None) -> tuple[str, ...]:
-    """One broker, or masters and slaves of a cluster: each has a file of its own."""
+    """Return one broker, or the masters and slaves of a cluster: each has its own file."""
     if broker or not cluster:
         return await chosen_brokers(admin, broker, cluster)
     known = await admin.clusters()
     if cluster.strip() not in known.clusters:
-        raise WrongUseError(f"no cluster {cluster!r}; there is {', '.join(sorted(known.clusters)) or 'none'}")
+        raise WrongUseError(f"no cluster {cluster!r}; known: {', '.join(sorted(known.clusters)) or 'none'}")
     addresses = (known.brokers[name].broker_addrs.values() for name in known.clusters[cluster.strip()])
     return tuple(sorted(address for of_broker in addresses for address in of_broker))
 
@@ -63,7 +65,7 @@ async def tell_all(
     header: Header,
     document: Document | None = None,
 ) -> None:
-    """Send a change to brokers and say of each that it is done."""
+    """Send a change to brokers and report each success."""
     body = b"" if document is None else fastjson.compact(given(document)).encode()
     for address in await every_broker(admin, *place):
         await admin.ask(address, code, header, body)
@@ -71,19 +73,19 @@ async def tell_all(
 
 
 def given(document: Document) -> dict[str, Any]:
-    """An object without what was not given."""
+    """Return an object without the options that were not given."""
     return {name: value for name, value in document.items() if value is not None}
 
 
 async def found(admin: Any, address: str, code: RequestCode, header: Header) -> list[dict[str, Any]]:
-    """The objects of an answer: none, one, or a list."""
+    """Return the objects of a response: none, one or several."""
     answer = await admin.ask(address, code, header)
     value = fastjson.parse(str(answer.body, "utf-8", "replace")) if len(answer.body) else []
     return value if isinstance(value, list) else [value]
 
 
 def parts(text: str | None) -> list[str] | None:
-    """What stands between commas."""
+    """Split at commas."""
     return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
 
 
@@ -95,7 +97,7 @@ def parts(text: str | None) -> list[str] | None:
     BROKER,
     CLUSTER,
     USER,
-    click.option("-p", "--password", required=True, help="What the user signs with."),
+    click.option("-p", "--password", required=True, help="Password that signs the user's requests."),
     click.option("-t", "--userType", "kind", help="Super or Normal. [default: Normal]"),
     table=VERBS,
 )
@@ -119,7 +121,7 @@ async def create_user(
     BROKER,
     CLUSTER,
     USER,
-    click.option("-p", "--password", help="What the user signs with."),
+    click.option("-p", "--password", help="Password that signs the user's requests."),
     click.option("-t", "--userType", "kind", help="Super or Normal."),
     click.option("-s", "--userStatus", "status", help="enable or disable."),
     table=VERBS,
@@ -136,7 +138,7 @@ async def update_user(
 ) -> None:
     """Change password, type or status of a user."""
     if password is None and kind is None and status is None:
-        raise WrongUseError("say what to change: -p PASSWORD, -t TYPE or -s STATUS")
+        raise WrongUseError("no change given; use -p PASSWORD, -t TYPE or -s STATUS")
     document = {"username": username, "password": password, "userType": kind, "userStatus": status}
     code, header = RequestCode.AUTH_UPDATE_USER, UserRequestHeader(username=username)
     await tell_all(admin, out, (broker, cluster), "update user", code, header, document)
@@ -153,7 +155,7 @@ async def delete_user(
 
 @verb("getUser", BROKER, CLUSTER, USER, table=VERBS)
 async def get_user(admin: Any, out: Printer, broker: str | None, cluster: str | None, username: str) -> None:
-    """A user; super users are told the password, too."""
+    """Show a user; super users see the password, too."""
     header = UserRequestHeader(username=username)
     await print_users(admin, out, broker, cluster, RequestCode.AUTH_GET_USER, header)
 
@@ -162,13 +164,13 @@ async def get_user(admin: Any, out: Printer, broker: str | None, cluster: str | 
     "listUser",
     BROKER,
     CLUSTER,
-    click.option("-f", "--filter", "part", help="Only names with this in them."),
+    click.option("-f", "--filter", "part", help="Only names that contain this text."),
     table=VERBS,
 )
 async def list_users(
     admin: Any, out: Printer, broker: str | None, cluster: str | None, part: str | None
 ) -> None:
-    """All users."""
+    """List all users."""
     header = ListUsersRequestHeader(filter=part)
     await print_users(admin, out, broker, cluster, RequestCode.AUTH_LIST_USER, header)
 
@@ -176,7 +178,7 @@ async def list_users(
 async def print_users(
     admin: Any, out: Printer, broker: str | None, cluster: str | None, code: RequestCode, header: Header
 ) -> None:
-    """Users of the first broker that has some."""
+    """Return the users of the first broker that has any."""
     for address in await chosen_brokers(admin, broker, cluster):
         users = await found(admin, address, code, header)
         if users:
@@ -190,11 +192,11 @@ async def print_users(
     "copyUser",
     FROM,
     TO,
-    click.option("-u", "--usernames", help="Only these, with commas."),
+    click.option("-u", "--usernames", help="Only these, separated by commas."),
     table=VERBS,
 )
 async def copy_users(admin: Any, out: Printer, source: str, target: str, usernames: str | None) -> None:
-    """Copy users from a broker to another one, with their passwords: sign as a super user."""
+    """Copy users with their passwords from one broker to another. Sign as a super user."""
     users = await found(admin, source, RequestCode.AUTH_LIST_USER, ListUsersRequestHeader())
     codes = (RequestCode.AUTH_GET_USER, RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER)
     for user in chosen(users, "username", usernames):
@@ -204,7 +206,7 @@ async def copy_users(admin: Any, out: Printer, source: str, target: str, usernam
 
 
 def chosen(documents: Iterable[Document], key: str, asked: str | None) -> Iterator[Document]:
-    """Those whose name was asked for; all where none was."""
+    """Return the users with the given names, or all if no name was given."""
     wanted = parts(asked)
     return (one for one in documents if wanted is None or one[key] in wanted)
 
@@ -216,7 +218,7 @@ async def put_one(
     header: Header,
     document: Document,
 ) -> None:
-    """Create an object at a broker, or update the one that is there; the codes get, create and update."""
+    """Create or update an object at a broker; `codes` are the request codes get, create and update."""
     get, create, update = codes
     there = await found(admin, target, get, header)
     await admin.ask(target, update if there else create, header, fastjson.compact(document).encode())
@@ -226,14 +228,14 @@ async def put_one(
 
 
 def rule_of(subject: str, resources: str, actions: str, sources: str | None, decision: str) -> Document:
-    """A policy of type Custom with an entry for each resource."""
+    """Return a policy of type Custom with one entry per resource."""
     rights = {"actions": parts(actions), "sourceIps": parts(sources), "decision": decision.strip()}
     entries = [given({"resource": one, **rights}) for one in parts(resources) or ()]
     return {"subject": subject, "policies": [{"policyType": "Custom", "entries": entries}]}
 
 
 def granting(name: str, code: RequestCode, said: str, what: str) -> None:
-    """Make a command that adds entries; brokers do the same for both."""
+    """Make a command that adds entries; brokers treat create and update alike."""
 
     async def grant(admin: Any, out: Printer, broker: str | None, cluster: str | None, **rule: Any) -> None:
         subject = rule["subject"].strip()
@@ -253,20 +255,20 @@ granting("updateAcl", RequestCode.AUTH_UPDATE_ACL, "update acl", "Change what a 
     BROKER,
     CLUSTER,
     SUBJECT,
-    click.option("-r", "--resources", "resource", help="Only what is said of this one."),
+    click.option("-r", "--resources", "resource", help="Only this resource."),
     table=VERBS,
 )
 async def delete_acl(
     admin: Any, out: Printer, broker: str | None, cluster: str | None, subject: str, resource: str | None
 ) -> None:
-    """Forget what a user may do."""
+    """Delete the permissions of a user."""
     header = DeleteAclRequestHeader(subject=subject, resource=resource)
     await tell_all(admin, out, (broker, cluster), "delete acl", RequestCode.AUTH_DELETE_ACL, header)
 
 
 @verb("getAcl", BROKER, CLUSTER, SUBJECT, table=VERBS)
 async def get_acl(admin: Any, out: Printer, broker: str | None, cluster: str | None, subject: str) -> None:
-    """What a user may do."""
+    """Show the permissions of a user."""
     header = AclRequestHeader(subject=subject)
     for address in await chosen_brokers(admin, broker, cluster):
         print_acls(out, await found(admin, address, RequestCode.AUTH_GET_ACL, header))
@@ -276,8 +278,8 @@ async def get_acl(admin: Any, out: Printer, broker: str | None, cluster: str | N
     "listAcl",
     BROKER,
     CLUSTER,
-    click.option("-s", "--subject", "subject_part", help="Only subjects with this in them."),
-    click.option("-r", "--resource", "resource_part", help="Only resources with this in them."),
+    click.option("-s", "--subject", "subject_part", help="Only subjects that contain this text."),
+    click.option("-r", "--resource", "resource_part", help="Only resources that contain this text."),
     table=VERBS,
 )
 async def list_acls(
@@ -288,14 +290,14 @@ async def list_acls(
     subject_part: str | None,
     resource_part: str | None,
 ) -> None:
-    """What all users may do."""
+    """List the permissions of all users."""
     header = ListAclsRequestHeader(subject_filter=subject_part, resource_filter=resource_part)
     for address in await chosen_brokers(admin, broker, cluster):
         print_acls(out, await found(admin, address, RequestCode.AUTH_LIST_ACL, header))
 
 
 def print_acls(out: Printer, acls: Iterable[Document]) -> None:
-    """A line for each entry."""
+    """Return one row per entry."""
     rows = [
         {
             "subject": acl.get("subject"),
@@ -311,7 +313,7 @@ def print_acls(out: Printer, acls: Iterable[Document]) -> None:
 
 
 def listing(value: list[str] | None) -> str:
-    """A list as Java prints it."""
+    """Format a list as Java prints it."""
     return "null" if value is None else f"[{', '.join(value)}]"
 
 
@@ -319,11 +321,11 @@ def listing(value: list[str] | None) -> str:
     "copyAcl",
     FROM,
     TO,
-    click.option("-s", "--subjects", help="Only of these, with commas."),
+    click.option("-s", "--subjects", help="Only these subjects, separated by commas."),
     table=VERBS,
 )
 async def copy_acls(admin: Any, out: Printer, source: str, target: str, subjects: str | None) -> None:
-    """Copy what users may do from a broker to another one."""
+    """Copy permissions from one broker to another."""
     acls = await found(admin, source, RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader())
     codes = (RequestCode.AUTH_GET_ACL, RequestCode.AUTH_CREATE_ACL, RequestCode.AUTH_UPDATE_ACL)
     for acl in chosen(acls, "subject", subjects):

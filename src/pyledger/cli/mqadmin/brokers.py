@@ -1,4 +1,4 @@
-"""Brokers in the words of `mqadmin`.
+"""Brokers with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/cluster/ClusterListSubCommand.java, command/broker/*.java.
 """
@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 def number(table: Mapping[str, str], name: str, place: int = 0) -> float:
-    """One of the numbers of a broker's value; 0 where it has none."""
+    """Return one number of a broker's value; 0 if it is missing."""
     try:
         return float(table.get(name, "").split()[place])
     except (ValueError, IndexError):
@@ -29,7 +29,7 @@ def number(table: Mapping[str, str], name: str, place: int = 0) -> float:
 
 
 def load_row(place: Mapping[str, Any], table: Mapping[str, str], now_ms: int) -> dict[str, Any]:
-    """A broker and what it does."""
+    """A broker with its load."""
     earliest_ms = number(table, "earliestMessageTimeStamp")
     given = "getTransferredTps" if "getTransferredTps" in table else "getTransferedTps"
     return {
@@ -46,7 +46,7 @@ def load_row(place: Mapping[str, Any], table: Mapping[str, str], now_ms: int) ->
 
 
 def load_texts(row: Mapping[str, Any], table: Mapping[str, str]) -> dict[str, str]:
-    """The columns that are more than a number to the original."""
+    """Return the columns that upstream does not print as plain numbers."""
 
     def waiting(pool: str) -> str:
         size, head = f"{pool}ThreadPoolQueueSize", f"{pool}ThreadPoolQueueHeadWaitTimeMills"
@@ -65,7 +65,7 @@ def load_texts(row: Mapping[str, Any], table: Mapping[str, str]) -> dict[str, st
 
 
 def total_row(place: Mapping[str, Any], table: Mapping[str, str]) -> dict[str, Any]:
-    """A broker and how many messages it took and gave."""
+    """A broker with the number of messages written and read."""
     totals: dict[str, int] = {}
     for word, name in (("in", "msgPutTotal"), ("out", "msgGetTotal")):
         yesterday, morning, now = (
@@ -101,15 +101,15 @@ TOTAL_NAMES = (
 
 @verb(
     "clusterList",
-    click.option("-m", "--moreStats", "more", is_flag=True, help="How many messages came and went."),
-    click.option("-i", "--interval", "interval_s", type=Number(1), help="Again after so many seconds."),
+    click.option("-m", "--moreStats", "more", is_flag=True, help="Numbers of messages written and read."),
+    click.option("-i", "--interval", "interval_s", type=Number(1), help="Repeat after N seconds."),
     click.option("-c", "--clusterName", "cluster", help="Only this cluster."),
     table=VERBS,
 )
 async def cluster_list(
     admin: Any, out: Printer, more: bool, interval_s: int | None, cluster: str | None
 ) -> None:
-    """All brokers, and what they do."""
+    """List all brokers with their load."""
     while True:
         await print_brokers(admin, out, more, cluster)
         if interval_s is None:
@@ -119,12 +119,12 @@ async def cluster_list(
 
 
 async def print_brokers(admin: Any, out: Printer, more: bool, cluster: str | None) -> None:
-    """A line for each broker."""
+    """Return one row per broker."""
     import time
 
     known = await admin.clusters()
     if cluster is not None and cluster not in known.clusters:
-        raise WrongUseError(f"no cluster {cluster!r}; there is {', '.join(sorted(known.clusters)) or 'none'}")
+        raise WrongUseError(f"no cluster {cluster!r}; known: {', '.join(sorted(known.clusters)) or 'none'}")
     rows = []
     for name in sorted(known.clusters) if cluster is None else (cluster,):
         for broker_name in sorted(known.clusters[name]):
@@ -149,7 +149,7 @@ async def print_brokers(admin: Any, out: Printer, more: bool, cluster: str | Non
 
 @verb("brokerStatus", BROKER, CLUSTER, table=VERBS)
 async def broker_status(admin: Any, out: Printer, broker: str | None, cluster: str | None) -> None:
-    """What a broker says of itself."""
+    """Show the status of a broker."""
     for address in await chosen_brokers(admin, broker, cluster):
         table = dict(sorted((await admin.broker_status(address)).items()))
         if out.as_json:
@@ -161,14 +161,14 @@ async def broker_status(admin: Any, out: Printer, broker: str | None, cluster: s
 
 @verb("getBrokerConfig", BROKER, CLUSTER, table=VERBS)
 async def get_broker_config(admin: Any, out: Printer, broker: str | None, cluster: str | None) -> None:
-    """The settings of a broker."""
+    """Show the settings of a broker."""
     for address in await chosen_brokers(admin, broker, cluster):
         answer = await admin.ask(address, RequestCode.GET_BROKER_CONFIG)
         print_settings(out, address, str(answer.body, "utf-8", "replace"))
 
 
 def print_settings(out: Printer, address: str, text: str) -> None:
-    """Settings in the form of a properties file, as a table."""
+    """Print settings that came as a properties file."""
     found = dict(sorted(properties.parse(text).items()))
     if out.as_json:
         out.done("", server=address, **found)
@@ -180,7 +180,7 @@ def print_settings(out: Printer, address: str, text: str) -> None:
 
 
 def properties_text(key: str, value: str) -> bytes:
-    """One setting, in the form that servers read."""
+    """Encode one setting as servers expect it."""
     return f"{key.strip()}={value.strip()}\n".encode()
 
 
@@ -188,7 +188,7 @@ def properties_text(key: str, value: str) -> bytes:
     "updateBrokerConfig",
     BROKER,
     CLUSTER,
-    click.option("-a", "--updateAllBroker", "all_brokers", help="With -c: slaves, too."),
+    click.option("-a", "--updateAllBroker", "all_brokers", help="With -c: include slaves."),
     click.option("-k", "--key", required=True, help="Name of the setting."),
     click.option("-v", "--value", required=True, help="Its value."),
     table=VERBS,
@@ -202,7 +202,7 @@ async def update_broker_config(
     key: str,
     value: str,
 ) -> None:
-    """Change a setting of a broker, until it stops."""
+    """Change a setting of a running broker. The change is not saved."""
     targets: tuple[str, ...] = await chosen_brokers(admin, broker, cluster)
     if all_brokers and cluster and not broker:
         known = await admin.clusters()
@@ -214,7 +214,7 @@ async def update_broker_config(
 
 
 def cleaning(name: str, code: RequestCode, what: str) -> None:
-    """Make a command that lets brokers clean up."""
+    """Make a command that starts a cleanup at brokers."""
 
     async def clean(admin: Any, out: Printer, broker: str | None, cluster: str | None) -> None:
         targets = (broker,) if broker else await admin.master_addresses(cluster)
@@ -227,9 +227,9 @@ def cleaning(name: str, code: RequestCode, what: str) -> None:
 
 
 cleaning(
-    "cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, "Delete queue files that nothing stands behind."
+    "cleanExpiredCQ",
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    "Delete consume queue files whose messages are deleted.",
 )
-cleaning("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, "Delete what nobody uses.")
-cleaning(
-    "deleteExpiredCommitLog", RequestCode.DELETE_EXPIRED_COMMITLOG, "Delete log files whose time is over."
-)
+cleaning("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, "Delete the queues of unused topics.")
+cleaning("deleteExpiredCommitLog", RequestCode.DELETE_EXPIRED_COMMITLOG, "Delete expired log files.")

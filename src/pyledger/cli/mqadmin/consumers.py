@@ -1,4 +1,4 @@
-"""What consumers say of themselves, in the words of `mqadmin`.
+"""Status reports of consumers, with the commands of `mqadmin`.
 
 Differs: the original writes what each consumer says into a file; this prints it with `-i`.
 
@@ -32,13 +32,13 @@ QUEUE = "{:<64}  {:<32}  {:<4}  {}"
 RATES = "{:<64}  {:>14} {:>14} {:>14} {:>14} {:>18} {:>25}"
 STUCK_MS = 60_000
 SETTLED_MS = 120_000
-"""Members that run for less may still differ in what they subscribe to."""
+"""Members that have run for less time may still differ in their subscriptions."""
 
 
 async def ask_running(
     admin: Any, group: str, client_id: str, *, jstack: bool = False, topic: str | None = None
 ) -> ConsumerRunning | None:
-    """What a consumer says of itself, by way of the first broker that reaches it."""
+    """Return the report of a consumer through the first broker connected to it; None if there is none."""
     header = GetConsumerRunningInfoRequestHeader(
         consumer_group=group, client_id=client_id, jstack_enable=jstack
     )
@@ -54,20 +54,24 @@ async def ask_running(
 @verb(
     "consumerStatus",
     click.option("-g", "--consumerGroup", "group", required=True, help="Name of the consumer group."),
-    click.option("-i", "--clientId", "client_id", help="All that this consumer says."),
-    click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Ask this broker who is there."),
-    click.option("-s", "--jstack", is_flag=True, help="Also what its threads do; only Java's clients tell."),
+    click.option("-i", "--clientId", "client_id", help="Show the complete report of this consumer."),
+    click.option(
+        "-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Read the members from this broker."
+    ),
+    click.option(
+        "-s", "--jstack", is_flag=True, help="Include thread stacks; only Java's clients send them."
+    ),
     table=VERBS,
 )
 async def consumer_status(
     admin: Any, out: Printer, group: str, client_id: str | None, broker: str | None, jstack: bool
 ) -> None:
-    """What the consumers of a group do, and whether they agree."""
+    """Show the status of a group's consumers, and whether their subscriptions agree."""
     group = group.strip()
     if client_id is not None:
         found = await ask_running(admin, group, client_id.strip(), jstack=jstack)
         if found is None:
-            raise WrongUseError(f"no broker reaches the consumer {client_id} of the group {group}")
+            raise WrongUseError(f"no broker is connected to the consumer {client_id} of the group {group}")
         out.show(document(client_id.strip(), found), "\n".join(lines(found)))
         return
     members = await admin.members(group) if broker is None else await members_at(admin, group, broker)
@@ -95,7 +99,7 @@ async def consumer_status(
 
 
 async def members_at(admin: Any, group: str, broker: str) -> ConsumerConnection:
-    """Who is in a group at one broker."""
+    """Return the members of a group at one broker."""
     from pyledger.wire.remoting.headers.admin import GetConsumerConnectionListRequestHeader
 
     header = GetConsumerConnectionListRequestHeader(consumer_group=group)
@@ -104,7 +108,7 @@ async def members_at(admin: Any, group: str, broker: str) -> ConsumerConnection:
 
 
 def document(client_id: str, found: ConsumerRunning) -> dict[str, Any]:
-    """What a consumer says, as JSON with rows in place of tables by queue."""
+    """Return the report of a consumer as JSON, with rows instead of tables by queue."""
     plain: dict[str, Any] = document_of(found)
     for name, table in (("mqTable", found.mq_table), ("mqPopTable", found.mq_pop_table)):
         plain[name] = [
@@ -116,7 +120,7 @@ def document(client_id: str, found: ConsumerRunning) -> dict[str, Any]:
 
 
 def same_subscriptions(answers: Mapping[str, ConsumerRunning]) -> bool:
-    """Whether all members that push messages to listeners want the same."""
+    """Return True if all members with listeners have the same subscriptions."""
     first = next(iter(answers.values()))
     started_ms = int(first.properties.get("PROP_CONSUMER_START_TIMESTAMP", 0))
     if not pushes(first) or time.time() * 1000 - started_ms <= SETTLED_MS:
@@ -128,12 +132,12 @@ def same_subscriptions(answers: Mapping[str, ConsumerRunning]) -> bool:
 
 
 def pushes(found: ConsumerRunning) -> bool:
-    """Whether messages come to a listener."""
+    """Return True if messages are delivered to a listener."""
     return found.properties.get("PROP_CONSUME_TYPE") == ConsumeType.PASSIVELY
 
 
 def complaints(name: str, found: ConsumerRunning) -> Iterator[str]:
-    """What looks wrong at a consumer."""
+    """Describe likely faults of a consumer."""
     now_ms = int(time.time() * 1000)
     in_order = found.properties.get("PROP_CONSUMEORDERLY") == "true"
     for queue, state in sorted(found.mq_table.items()) if pushes(found) else ():
@@ -147,12 +151,12 @@ def complaints(name: str, found: ConsumerRunning) -> Iterator[str]:
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """A queue as Java prints it."""
+    """Format a queue as Java prints it."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
 def lines(found: ConsumerRunning) -> Iterator[str]:
-    """`ConsumerRunningInfo.formatString` of the original."""
+    """`ConsumerRunningInfo.formatString` of upstream."""
     yield "#Consumer Properties#"
     for name, value in sorted(found.properties.items()):
         yield f"{name:<40}: {printable(str(value))}"
@@ -191,7 +195,7 @@ def lines(found: ConsumerRunning) -> Iterator[str]:
 
 
 def table(title: str, head: str, rows: list[tuple[MessageQueue, Any]]) -> Iterator[str]:
-    """A table by queue."""
+    """Format a table by queue."""
     yield f"\n\n#{title}#"
     yield QUEUE.format("#Topic", "#Broker Name", "#QID", head)
     for queue, value in rows:
@@ -199,7 +203,7 @@ def table(title: str, head: str, rows: list[tuple[MessageQueue, Any]]) -> Iterat
 
 
 def process_queue_text(state: ProcessQueueState) -> str:
-    """`ProcessQueueInfo.toString` of the original."""
+    """`ProcessQueueInfo.toString` of upstream."""
 
     def text(name: str) -> str:
         value = getattr(state, name)
@@ -211,7 +215,7 @@ def process_queue_text(state: ProcessQueueState) -> str:
 
 
 def pop_queue_text(state: PopProcessQueueState) -> str:
-    """`PopProcessQueueInfo.toString` of the original."""
+    """`PopProcessQueueInfo.toString` of upstream."""
     return (
         f"PopProcessQueueInfo [waitAckCount:{state.wait_ack_count}, droped:{shown(state.droped)}, "
         f"lastPopTimestamp:{state.last_pop_timestamp}]"
@@ -219,5 +223,5 @@ def pop_queue_text(state: PopProcessQueueState) -> str:
 
 
 def compact_time(timestamp_ms: int) -> str:
-    """A time without separators, to the millisecond, in this machine's zone."""
+    """Format a time in local time, to the millisecond, without separators."""
     return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().strftime("%Y%m%d%H%M%S%f")[:-3]

@@ -1,4 +1,4 @@
-"""Consumer and producer groups in the words of `mqadmin`.
+"""Consumer and producer groups with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/consumer/*.java, command/connection/*.java, command/producer/*.java.
 """
@@ -49,11 +49,11 @@ SHOWN = {
     "subscriptionDataSet": None,
     "attributes": "attributes",
 }
-"""Fields of a group in the order of `SubscriptionGroupConfig.toString`, and ours."""
+"""Upstream's field names in the order of `SubscriptionGroupConfig.toString`, and ours."""
 
 
 def fields_of(group: SubscriptionGroup, missing: str) -> dict[str, str]:
-    """The fields of a group as the original prints them."""
+    """Return the fields of a group as upstream prints them."""
 
     def text(name: str, attribute: str | None) -> str:
         if attribute is None:
@@ -71,18 +71,18 @@ def fields_of(group: SubscriptionGroup, missing: str) -> dict[str, str]:
 
 
 def policy_text(policy: Any) -> str:
-    """A policy of retries on one line."""
+    """Format a retry policy on one line."""
     return "null" if policy is None else json.dumps(policy, separators=(",", ":"))
 
 
 def described(group: SubscriptionGroup) -> str:
-    """`SubscriptionGroupConfig.toString` of the original."""
+    """`SubscriptionGroupConfig.toString` of upstream."""
     fields = ", ".join(f"{name}={value}" for name, value in fields_of(group, "null").items())
     return f"SubscriptionGroupConfig{{{fields}}}"
 
 
 def policy_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
-    """The JSON of a policy of retries."""
+    """Parse a retry policy from JSON."""
     if value is None:
         return None
     try:
@@ -95,7 +95,7 @@ def policy_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -
 
 
 def choice(*names: str, kind: Any = bool, words: str = "true|false") -> Any:
-    """An option that may be left out."""
+    """Return an optional option."""
     return click.option(*names, type=kind, default=None, metavar=None if kind is not bool else words)
 
 
@@ -126,7 +126,7 @@ async def update_group(
     attributes: dict[str, str],
     **given: Any,
 ) -> None:
-    """Create a consumer group, or change it. What is not given has the default of this command."""
+    """Create or change a consumer group. Options that are not given get this command's defaults."""
     options = {name: value for name, value in given.items() if value is not None}
     defaults = {"consume_from_min": False, "consume_broadcast": False}
     wanted = replace(SubscriptionGroup(group.strip()), **{**defaults, **options}, attributes=attributes)
@@ -150,7 +150,7 @@ async def update_group(
         type=bool,
         default=False,
         metavar="true|false",
-        help="Also forget where it stands.",
+        help="Delete its offsets, too.",
     ),
     table=VERBS,
 )
@@ -168,7 +168,7 @@ async def delete_group(
 
 @verb("getConsumerConfig", GROUP, table=VERBS)
 async def get_group(admin: Any, out: Printer, group: str) -> None:
-    """A consumer group as each broker has it."""
+    """Show the configuration of a consumer group at each broker."""
     known = await admin.clusters()
     for name, one in sorted(known.brokers.items()):
         address = one.broker_addrs.get(MASTER_ID)
@@ -207,7 +207,7 @@ async def set_mode(
     mode: str,
     share: int,
 ) -> None:
-    """Let a group pull a topic, or pop it."""
+    """Choose whether a group pulls or pops a topic."""
     wanted = MessageRequestModeRequest(
         topic=topic, consumer_group=group, mode=MessageRequestMode(mode.upper()), pop_share_queue_num=share
     )
@@ -224,7 +224,7 @@ HEADS = ("", "#ClientId", "#ClientAddr", "#Language", "#Version")
 
 
 def member_rows(members: Any) -> list[dict[str, Any]]:
-    """Rows of connected clients."""
+    """Return one row per connected client."""
     ordered = sorted(members, key=lambda one: one.client_id or "")
     return [
         {
@@ -241,11 +241,13 @@ def member_rows(members: Any) -> list[dict[str, Any]]:
 @verb(
     "consumerConnection",
     click.option("-g", "--consumerGroup", "group", required=True, help="Name of the consumer group."),
-    click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Ask this broker."),
+    click.option(
+        "-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Send the request to this broker."
+    ),
     table=VERBS,
 )
 async def consumer_connection(admin: Any, out: Printer, group: str, broker: str | None) -> None:
-    """Who is in a consumer group, and what it subscribes to."""
+    """Show the members and subscriptions of a consumer group."""
     if broker:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         answer = await admin.ask(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
@@ -286,7 +288,7 @@ async def consumer_connection(admin: Any, out: Printer, group: str, broker: str 
     table=VERBS,
 )
 async def producer_connection(admin: Any, out: Printer, group: str, topic: str) -> None:
-    """Who is in a producer group, at the brokers of a topic."""
+    """Show the members of a producer group at the brokers of a topic."""
     found = await admin.producers(group, topic)
     if found is None:
         raise WrongUseError(f"the producer group {group} is not online")
@@ -295,15 +297,17 @@ async def producer_connection(admin: Any, out: Printer, group: str, topic: str) 
 
 @verb(
     "producer",
-    click.option("-b", "--broker", required=True, metavar="HOST:PORT", help="Ask this broker."),
+    click.option(
+        "-b", "--broker", required=True, metavar="HOST:PORT", help="Send the request to this broker."
+    ),
     table=VERBS,
 )
 async def producers(admin: Any, out: Printer, broker: str) -> None:
-    """All producers of a broker."""
+    """List all producers of a broker."""
     try:
         answer = await admin.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO)
     except BrokerError as error:
-        raise WrongUseError(f"{broker} does not tell its producers: {error}") from error
+        raise WrongUseError(f"{broker} did not list its producers: {error}") from error
     for group, members in sorted(ProducerMembers.decode(answer.body).data.items()):
         if not members:
             out.say(f"producer group[{group}] instances are empty")

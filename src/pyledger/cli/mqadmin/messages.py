@@ -1,4 +1,4 @@
-"""Messages in the words of `mqadmin`.
+"""Messages with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/message/*.java, command/queue/QueryConsumeQueueCommand.java.
 """
@@ -21,7 +21,7 @@ from pyledger.wire.remoting.headers.admin import QueryConsumeQueueRequestHeader
 VERBS: dict[str, click.Command] = {}
 TOOLS_GROUP = "TOOLS_CONSUMER"
 UNIQUE_SHOWN_MAX = 32
-LMQ = click.option("-c", "--cluster", help="Not looked at.")
+LMQ = click.option("-c", "--cluster", help="Accepted and ignored.")
 MESSAGE_ID = click.option("-i", "--msgId", "msg_id", required=True, help="The id.")
 BROKER_NAME = click.option("-b", "--brokerName", "broker_name", required=True, help="Name of the broker.")
 QUEUE_ID = click.option("-i", "--queueId", "queue_id", type=Number(0), required=True)
@@ -29,21 +29,21 @@ CHARSET = click.option("-c", "--charsetName", "charset", default="UTF-8", show_d
 BODY = click.option("-d", "--printBody", "with_body", type=bool, default=True, metavar="true|false")
 BEGIN_HELP = "Stored then or later: ms or yyyy-MM-dd#HH:mm:ss:SSS."
 BEGIN = click.option("-b", "--beginTimestamp", "begin", help=BEGIN_HELP)
-END = click.option("-e", "--endTimestamp", "end", help="Stored then or before.")
+END = click.option("-e", "--endTimestamp", "end", help="Stored at or before this time.")
 TAGS = click.option("-s", "--subExpression", "tags", default="*", show_default=True, help="'A || B', or *.")
 
 
 def known_charset(name: str) -> str:
-    """The name of a charset that this machine knows."""
+    """Check the name of a charset."""
     try:
         "".encode(name)
     except LookupError:
-        raise WrongUseError(f"{name!r} is no charset; give one such as UTF-8 or GBK") from None
+        raise WrongUseError(f"{name!r} is not a charset; use one such as UTF-8 or GBK") from None
     return name
 
 
 def properties_text(message: Any) -> str:
-    """Properties as Java prints a map."""
+    """Format properties as Java prints a map."""
     return "{" + ", ".join(f"{name}={value}" for name, value in message.properties.items()) + "}"
 
 
@@ -67,7 +67,7 @@ def described(message: Any, with_body: bool = True) -> str:
 
 
 def print_line(out: Printer, message: Any, charset: str, with_body: bool) -> None:
-    """A message on one line."""
+    """Print a message on one line."""
     text = message.body.decode(charset, "replace") if with_body else "NOT PRINT BODY"
     key = message.unique_key or message.msg_id
     out.show(received_fields(message), printable(f"MSGID: {key} {described(message)} BODY: {text}"))
@@ -76,7 +76,7 @@ def print_line(out: Printer, message: Any, charset: str, with_body: bool) -> Non
 async def print_details(
     admin: Any, out: Printer, message: Any, *, with_id: bool = True, charset: str | None = None
 ) -> None:
-    """A message field by field, and what became of it in each group of its topic."""
+    """Print a message field by field, and its status in each group of its topic."""
     if out.as_json:
         out.done("", **received_fields(message))
         return
@@ -109,7 +109,7 @@ async def print_details(
 
 
 async def tracks_of(admin: Any, message: Any) -> list[tuple[str, str]]:
-    """What became of a message in each group that consumes its topic."""
+    """Return the status of a message in each group that consumes its topic."""
     found = []
     try:
         groups = await admin.topic_groups(message.topic)
@@ -145,7 +145,7 @@ async def tracks_of(admin: Any, message: Any) -> list[tuple[str, str]]:
 async def query_by_id(
     admin: Any, out: Printer, msg_id: str, topic: str, cluster: str | None, charset: str
 ) -> None:
-    """Messages by ids that name their places, separated by commas; unique keys will do."""
+    """Show messages by message ids or unique keys, separated by commas."""
     del cluster
     for one in filter(None, (part.strip() for part in msg_id.split(","))):
         await print_details(admin, out, await admin.message(one, topic), charset=known_charset(charset))
@@ -156,17 +156,19 @@ async def query_by_id(
     MESSAGE_ID,
     TOPIC,
     LMQ,
-    click.option("-a", "--showAll", "show_all", is_flag=True, help="All that have it, 32 at most."),
+    click.option("-a", "--showAll", "show_all", is_flag=True, help="Show all matches, 32 at most."),
     table=VERBS,
 )
 async def query_by_unique_key(
     admin: Any, out: Printer, msg_id: str, topic: str, cluster: str | None, show_all: bool
 ) -> None:
-    """A message by the id that its producer gave it."""
+    """Show a message by its unique key (set by the producer)."""
     del cluster
     found = await admin.query(topic, msg_id.strip(), unique=True, count_max=UNIQUE_SHOWN_MAX)
     if not found:
-        raise NotThereError("message", msg_id, f"in the topic {topic}; name the id that its producer told")
+        raise NotThereError(
+            "message", msg_id, f"in the topic {topic}; use the id that the producer's send returned"
+        )
     for message in found if show_all else found[:1]:
         await print_details(admin, out, message, with_id=False)
 
@@ -191,7 +193,7 @@ async def query_by_key(
     count_max: int,
     cluster: str | None,
 ) -> None:
-    """Messages by one of their keys."""
+    """Find messages by one of their keys."""
     del cluster
     found = await admin.query(topic, key, begin_ms=begin, end_ms=end, count_max=count_max)
     if out.as_json:
@@ -217,7 +219,7 @@ async def query_by_key(
 async def query_by_offset(
     admin: Any, out: Printer, topic: str, broker_name: str, queue_id: int, offset: int, charset: str
 ) -> None:
-    """A message by its queue offset."""
+    """Show a message by its queue offset."""
     reader = reader_of(admin)
     async with reader:
         found = await reader.pull(MessageQueue(topic, broker_name, queue_id), offset, count_max=1)
@@ -228,7 +230,7 @@ async def query_by_offset(
 
 
 def reader_of(admin: Any) -> Any:
-    """A consumer that pulls for the tools' group, by the connections of an administrator."""
+    """Return a consumer of the tools' group that uses the admin client's connections."""
     from pyledger.client.consumer.pull_consumer import AsyncPullConsumer
 
     return AsyncPullConsumer(TOOLS_GROUP, client=admin.client)
@@ -237,7 +239,7 @@ def reader_of(admin: Any) -> Any:
 async def read_queue(
     reader: Any, queue: MessageQueue, bounds: tuple[int, int], tags: str
 ) -> AsyncIterator[Any]:
-    """The messages of a queue from an offset up to, not including, another one."""
+    """Yield the messages of a queue in [first, last)."""
     at, end = bounds
     while at < end:
         found = await reader.pull(queue, at, tags)
@@ -250,7 +252,7 @@ async def read_queue(
 
 
 async def bounds_of(reader: Any, queue: MessageQueue, begin: str | None, end: str | None) -> tuple[int, int]:
-    """Queue offsets of a span of time."""
+    """Return the queue offsets of a time range."""
     first, last = await reader.min_offset(queue), await reader.max_offset(queue)
     if begin is not None:
         first = max(first, await reader.offset_by_time(queue, parse_moment(begin)))
@@ -267,7 +269,7 @@ async def bounds_of(reader: Any, queue: MessageQueue, begin: str | None, end: st
     BEGIN,
     END,
     BODY,
-    click.option("-l", "--lmqParentTopic", "lmq_parent", help="Not looked at."),
+    click.option("-l", "--lmqParentTopic", "lmq_parent", help="Accepted and ignored."),
     table=VERBS,
 )
 async def print_messages(
@@ -281,7 +283,7 @@ async def print_messages(
     with_body: bool,
     lmq_parent: str | None,
 ) -> None:
-    """All messages of a topic, queue by queue."""
+    """Print all messages of a topic, queue by queue."""
     del lmq_parent
     known_charset(charset)
     async with reader_of(admin) as reader:
@@ -294,7 +296,7 @@ async def print_messages(
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """`MessageQueue.toString` of the original."""
+    """`MessageQueue.toString` of upstream."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
@@ -326,7 +328,7 @@ async def print_queue(
     with_body: bool,
     by_tag: bool,
 ) -> None:
-    """Messages of a queue: with -p true themselves, with -f true how many have each tag."""
+    """Print the messages of a queue (-p true), or count them by tag (-f true)."""
     known_charset(charset)
     queue = MessageQueue(topic, broker_name, queue_id)
     counts: dict[str, int] = {}
@@ -346,9 +348,9 @@ async def print_queue(
     "consumeMessage",
     TOPIC,
     click.option("-b", "--brokerName", "broker_name", help="Name of the broker."),
-    click.option("-i", "--queueId", "queue_id", type=Number(0), help="With -b: in this queue alone."),
-    click.option("-o", "--offset", type=Number(0), help="With -i: from this queue offset on."),
-    click.option("-g", "--consumerGroup", "group", help="Not looked at: no group is moved."),
+    click.option("-i", "--queueId", "queue_id", type=Number(0), help="With -b: only this queue."),
+    click.option("-o", "--offset", type=Number(0), help="With -i: start at this queue offset."),
+    click.option("-g", "--consumerGroup", "group", help="Accepted and ignored: no group's offsets change."),
     click.option("-s", "--beginTimestamp", "begin", help=BEGIN_HELP),
     END,
     click.option("-c", "--MessageNumber", "limit", type=Number(1), default=128, show_default=True),
@@ -366,7 +368,7 @@ async def consume_message(
     end: str | None,
     limit: int,
 ) -> None:
-    """Messages of a topic, of a queue, or from an offset on."""
+    """Print messages of a topic, of a queue, or from an offset."""
     del group
     if (queue_id is not None and broker_name is None) or (offset is not None and queue_id is None):
         raise WrongUseError("-i needs -b, and -o needs -i")
@@ -392,8 +394,8 @@ async def consume_message(
     click.option("-q", "--queue", "queue_id", type=Number(0), required=True, help="Id of the queue."),
     click.option("-i", "--index", type=Number(0), required=True, help="First queue offset."),
     click.option("-c", "--count", type=Number(1), default=10, show_default=True),
-    click.option("-b", "--broker", metavar="HOST:PORT", help="Broker; else the first of the topic."),
-    click.option("-g", "--consumer", "group", help="Tell which units this group wants."),
+    click.option("-b", "--broker", metavar="HOST:PORT", help="Broker. [default: the first of the topic]"),
+    click.option("-g", "--consumer", "group", help="Show which units match the subscription of this group."),
     table=VERBS,
 )
 async def query_units(
@@ -406,7 +408,7 @@ async def query_units(
     broker: str | None,
     group: str | None,
 ) -> None:
-    """Units of a consume queue."""
+    """Show units of a consume queue."""
     from pyledger.client.admin.admin import masters
 
     address = broker or next(iter(masters(await admin.topic_route(topic)).values()))
@@ -447,7 +449,9 @@ async def query_units(
     click.option("-c", "--tags", "tag", help="Its tags."),
     click.option("-b", "--broker", "broker_name", help="Name of the broker."),
     click.option("-i", "--qid", "queue_id", type=Number(0), help="With -b: the queue."),
-    click.option("-m", "--msgTraceEnable", "trace", type=bool, help="Not looked at.", metavar="true|false"),
+    click.option(
+        "-m", "--msgTraceEnable", "trace", type=bool, help="Accepted and ignored.", metavar="true|false"
+    ),
     table=VERBS,
 )
 async def send_message(
@@ -474,7 +478,9 @@ async def send_message(
             there = [one for one in await producer.queues(topic) if one.broker_name == broker_name]
             wanted = [one for one in there if queue_id in {None, one.queue_id}]
             if not wanted:
-                raise NotThereError("queue", f"{topic}/{broker_name}/{queue_id}", f"there are {len(there)}")
+                raise NotThereError(
+                    "queue", f"{topic}/{broker_name}/{queue_id}", f"the broker has {len(there)}"
+                )
             queue = wanted[0]
         sent = await producer.send(message, queue=queue)
     row = {

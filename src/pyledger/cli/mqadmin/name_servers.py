@@ -1,4 +1,4 @@
-"""Name servers in the words of `mqadmin`.
+"""Name servers with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/namesrv/*.java, command/topic/UpdateOrderConfCommand.java.
 """
@@ -31,7 +31,7 @@ KEY = click.option("-k", "--key", required=True, help="The key.")
 
 @verb("wipeWritePerm", BROKER_NAME, table=VERBS)
 async def wipe_write(admin: Any, out: Printer, broker_name: str) -> None:
-    """Let nobody write to a broker: all name servers tell it so."""
+    """Remove the write permission of a broker at all name servers."""
     header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
     for server in admin.client.name_server_addresses:
         answer = await admin.ask(server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
@@ -41,7 +41,7 @@ async def wipe_write(admin: Any, out: Printer, broker_name: str) -> None:
 
 @verb("addWritePerm", BROKER_NAME, table=VERBS)
 async def add_write(admin: Any, out: Printer, broker_name: str) -> None:
-    """Let all write to a broker again."""
+    """Restore the write permission of a broker."""
     header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
     for server in admin.client.name_server_addresses:
         answer = await admin.ask(server, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
@@ -50,7 +50,7 @@ async def add_write(admin: Any, out: Printer, broker_name: str) -> None:
 
 
 def print_change(out: Printer, what: str, broker_name: str, server: str, count: int) -> None:
-    """How many topics it changed."""
+    """Print the number of changed topics."""
     line = f"{what} write perm of broker[{broker_name}] in name server[{server}] OK, {count}"
     out.done(line, brokerName=broker_name, nameServer=server, topics=count)
 
@@ -85,7 +85,7 @@ async def delete_pair(admin: Any, namespace: str, key: str) -> None:
 
 @verb("getNamesrvConfig", table=VERBS)
 async def get_config(admin: Any, out: Printer) -> None:
-    """The settings of all name servers."""
+    """Show the settings of all name servers."""
     for server in admin.client.name_server_addresses:
         answer = await admin.ask(server, RequestCode.GET_NAMESRV_CONFIG)
         print_settings(out, server, str(answer.body, "utf-8", "replace"))
@@ -98,7 +98,7 @@ async def get_config(admin: Any, out: Printer) -> None:
     table=VERBS,
 )
 async def update_config(admin: Any, out: Printer, key: str, value: str) -> None:
-    """Change a setting of all name servers, until they stop."""
+    """Change a setting of all running name servers. The change is not saved."""
     servers = admin.client.name_server_addresses
     for server in servers:
         await admin.ask(server, RequestCode.UPDATE_NAMESRV_CONFIG, body=properties_text(key, value))

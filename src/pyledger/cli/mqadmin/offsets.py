@@ -1,4 +1,4 @@
-"""Where consumer groups stand, in the words of `mqadmin`.
+"""Offsets of consumer groups, with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/consumer/ConsumerProgressSubCommand.java, command/offset/*.java,
 command/broker/BrokerConsumeStatsSubCommad.java.
@@ -21,12 +21,14 @@ from pyledger.wire.remoting.versions import version_name
 
 VERBS: dict[str, click.Command] = {}
 GROUP = click.option("-g", "--group", required=True, help="Name of the consumer group.")
-LMQ = click.option("-c", "--cluster", help="Not looked at.")
-FORCE = click.option("-f", "--force", type=bool, default=True, metavar="true|false", help="Also forward.")
+LMQ = click.option("-c", "--cluster", help="Accepted and ignored.")
+FORCE = click.option(
+    "-f", "--force", type=bool, default=True, metavar="true|false", help="Move forward, too."
+)
 
 
 def last_time(timestamp_ms: int) -> str:
-    """When the last consumed message was stored."""
+    """Format the store time of the last consumed message."""
     return moment_text(timestamp_ms) if timestamp_ms > 0 else "N/A"
 
 
@@ -36,7 +38,7 @@ def last_time(timestamp_ms: int) -> str:
     click.option("-t", "--topicName", "topic", help="Only this topic."),
     click.option(
         "-s", "--showClientIP", "show_ip", type=bool, default=False, metavar="true|false",
-        help="Who has each queue.",
+        help="Show the member of each queue.",
     ),
     LMQ,
     table=VERBS,
@@ -44,7 +46,7 @@ def last_time(timestamp_ms: int) -> str:
 async def consumer_progress(
     admin: Any, out: Printer, group: str | None, topic: str | None, show_ip: bool, cluster: str | None
 ) -> None:
-    """How far groups are, and how far behind."""
+    """Show the offsets and the lag of groups."""
     del cluster  # means something for a kind of topic that is not served here
     if group is None:
         await all_progress(admin, out)
@@ -54,7 +56,7 @@ async def consumer_progress(
         try:
             await admin.topic_route(names.retry_topic(group))
         except NoRouteError as error:
-            raise NotThereError("consumer group", group, "nobody consumed in its name") from error
+            raise NotThereError("consumer group", group, "no client has consumed in this group") from error
     owners = await owners_of(admin, group, topic) if show_ip else {}
     rows = []
     for queue, one in progress.queues.items():
@@ -88,7 +90,7 @@ async def consumer_progress(
 
 
 async def owners_of(admin: Any, group: str, topic: str | None) -> dict[Any, str]:
-    """The address of the member that has each queue."""
+    """Return the address of each queue's member."""
     from pyledger.cli.mqadmin.consumers import ask_running
 
     found: dict[Any, str] = {}
@@ -101,7 +103,7 @@ async def owners_of(admin: Any, group: str, topic: str | None) -> dict[Any, str]
 
 
 async def all_progress(admin: Any, out: Printer) -> None:
-    """One line for each group."""
+    """Return one row per group."""
     rows = []
     for topic in await admin.topics():
         if not topic.startswith(names.RETRY_PREFIX):
@@ -136,9 +138,11 @@ async def all_progress(admin: Any, out: Printer) -> None:
 @verb(
     "brokerConsumeStats",
     click.option("-b", "--brokerAddr", "broker", required=True, metavar="HOST:PORT"),
-    click.option("-t", "--timeoutMillis", "timeout_ms", type=Number(-INT64_MAX), help="Not looked at."),
     click.option(
-        "-l", "--level", type=Number(-INT64_MAX), default=0, help="Only queues that are so many behind."
+        "-t", "--timeoutMillis", "timeout_ms", type=Number(-INT64_MAX), help="Accepted and ignored."
+    ),
+    click.option(
+        "-l", "--level", type=Number(-INT64_MAX), default=0, help="Only queues with at least this lag."
     ),
     click.option("-o", "--order", type=bool, default=False, metavar="true|false", help="Ordered topics."),
     table=VERBS,
@@ -146,7 +150,7 @@ async def all_progress(admin: Any, out: Printer) -> None:
 async def broker_consume_stats(
     admin: Any, out: Printer, broker: str, timeout_ms: int | None, level: int, order: bool
 ) -> None:
-    """How far all groups of a broker are."""
+    """Show the offsets and the lag of all groups of a broker."""
     from pyledger.wire.remoting.headers.admin import GetConsumeStatsInBrokerHeader
 
     del timeout_ms
@@ -191,8 +195,8 @@ async def broker_consume_stats(
     ),
     FORCE,
     LMQ,
-    click.option("-b", "--broker", metavar="HOST:PORT", help="With -q: at this broker alone."),
-    click.option("-q", "--queue", "queue_id", type=Number(0), help="With -b: in this queue alone."),
+    click.option("-b", "--broker", metavar="HOST:PORT", help="With -q: only at this broker."),
+    click.option("-q", "--queue", "queue_id", type=Number(0), help="With -b: only this queue."),
     click.option("-o", "--offset", type=Number(0), help="With -b and -q: this queue offset."),
     table=VERBS,
 )  # fmt: skip
@@ -208,7 +212,7 @@ async def reset_offset(
     queue_id: int | None,
     offset: int | None,
 ) -> None:
-    """Let a group go on at another time or queue offset, in all queues of a topic or in one."""
+    """Reset the offsets of a group to a time or an offset, in one queue or all queues of a topic."""
     del cluster
     moment = parse_moment(when)
     about = f"group[{group}], topic[{topic}]"
@@ -233,7 +237,7 @@ async def reset_offset(
 
 
 def print_reset(out: Printer, reached: Any) -> None:
-    """Where a group goes on."""
+    """Print the new offsets of a group."""
     rows = [
         {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
         for queue, offset in reached.items()
@@ -246,21 +250,23 @@ def print_reset(out: Printer, reached: Any) -> None:
 async def skip_accumulated(
     admin: Any, out: Printer, group: str, topic: str, force: bool, cluster: str | None
 ) -> None:
-    """Let a group go on at the end of all queues of a topic."""
+    """Move a group to the end of all queues of a topic."""
     del cluster
     print_reset(out, await admin.reset_offset(group, topic, -1, force=force))
 
 
 @verb(
     "cloneGroupOffset",
-    click.option("-s", "--srcGroup", "source", required=True, help="The group that stands there."),
-    click.option("-d", "--destGroup", "target", required=True, help="The group that shall stand there."),
+    click.option("-s", "--srcGroup", "source", required=True, help="Group whose offsets are copied."),
+    click.option("-d", "--destGroup", "target", required=True, help="Group that receives the offsets."),
     TOPIC,
-    click.option("-o", "--offline", type=bool, default=False, metavar="true|false", help="Not looked at."),
+    click.option(
+        "-o", "--offline", type=bool, default=False, metavar="true|false", help="Accepted and ignored."
+    ),
     table=VERBS,
 )
 async def clone_offset(admin: Any, out: Printer, source: str, target: str, topic: str, offline: bool) -> None:
-    """Let a group stand where another one stands."""
+    """Copy the offsets of a group to another group."""
     header = CloneGroupOffsetRequestHeader(src_group=source, dest_group=target, topic=topic, offline=offline)
     for address in await admin.brokers_of(source, topic):
         await admin.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)

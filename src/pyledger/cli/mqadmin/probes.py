@@ -1,4 +1,4 @@
-"""How long brokers take, in the words of `mqadmin`.
+"""Latency of sends, with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/message/CheckMsgSendRTCommand.java, cluster/CLusterSendMsgRTCommand.java.
 """
@@ -22,14 +22,16 @@ ROW = "{brokerName:<32}  {queueId:<4}  {sent:<20}    {tookMs}"
 @verb(
     "checkMsgSendRT",
     TOPIC,
-    click.option("-a", "--amount", type=Number(1), default=100, show_default=True, help="So many messages."),
     click.option(
-        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
+        "-a", "--amount", type=Number(1), default=100, show_default=True, help="Number of messages."
+    ),
+    click.option(
+        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Body size in bytes."
     ),
     table=VERBS,
 )
 async def check_send_time(admin: Any, out: Printer, topic: str, amount: int, size: int) -> None:
-    """Send messages to the queues in turn, and tell how long each took."""
+    """Send messages to the queues in rotation and print the time of each."""
     from pyledger.client.producer.producer import AsyncProducer
 
     rows: list[dict[str, Any]] = []
@@ -66,16 +68,20 @@ BROKER_HEADS = ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failC
 @verb(
     "clusterRT",
     click.option(
-        "-a", "--amount", type=Number(1), default=50, show_default=True, help="Messages for a broker."
+        "-a", "--amount", type=Number(1), default=50, show_default=True, help="Messages per broker."
     ),
     click.option(
-        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Bytes of each."
+        "-s", "--size", type=Number(1, 4 << 20), default=128, show_default=True, help="Body size in bytes."
     ),
     click.option("-c", "--cluster", help="Only this cluster."),
-    click.option("-p", "--print", "as_log", type=bool, default=False, metavar="true|false", help="As a log."),
-    click.option("-m", "--machine-room", default="noname", show_default=True, help="Stands in the log."),
+    click.option(
+        "-p", "--print", "as_log", type=bool, default=False, metavar="true|false", help="Print as log lines."
+    ),
+    click.option(
+        "-m", "--machine-room", default="noname", show_default=True, help="Name to print in log lines."
+    ),
     click.option("-i", "--interval", type=Number(0), default=10, show_default=True, help="Pause in seconds."),
-    click.option("--rounds", type=Number(1), help="Stop after so many; else by Ctrl-C."),
+    click.option("--rounds", type=Number(1), help="Stop after N rounds. [default: Ctrl-C]"),
     table=VERBS,
 )
 async def cluster_times(
@@ -89,7 +95,7 @@ async def cluster_times(
     interval: int,
     rounds: int | None,
 ) -> None:
-    """Send messages to each broker, into the topic of its name, and tell how long that took on average."""
+    """Send messages to the topic of each broker's name and print the average time."""
     import asyncio
     from itertools import count
 
@@ -106,7 +112,7 @@ async def cluster_times(
                 if cluster is None or one.cluster == cluster.strip()
             ]
             if not chosen:
-                raise WrongUseError(f"there is no broker in the cluster {cluster}")
+                raise WrongUseError(f"no broker is registered in the cluster {cluster}")
             for where, broker in chosen:
                 row = {"cluster": where, "brokerName": broker, **await timed(producer, broker, amount, size)}
                 rounded = {**row, "averageMs": f"{row['averageMs']:.2f}"}
@@ -121,7 +127,7 @@ async def cluster_times(
 
 
 async def timed(producer: Any, topic: str, amount: int, size: int) -> dict[str, float]:
-    """How sends of `size` bytes to a topic went; the first one connects, too, and does not count."""
+    """Time sends of `size` bytes to a topic; the first, which also connects, does not count."""
     took_ms, sent = [], 0
     for _ in range(amount):
         begun = time.perf_counter()

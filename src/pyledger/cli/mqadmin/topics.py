@@ -1,4 +1,4 @@
-"""Topics in the words of `mqadmin`.
+"""Topics with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/topic/*.java, command/stats/StatsAllSubCommand.java.
 """
@@ -46,7 +46,7 @@ UNIT, UNIT_SUBSCRIPTION = 1, 2
 
 
 def described(topic: TopicConfig) -> str:
-    """`TopicConfig.toString` of the original."""
+    """`TopicConfig.toString` of upstream."""
     letters = "".join(
         letter if bit in topic.permission else "-"
         for bit, letter in ((Permission.READ, "R"), (Permission.WRITE, "W"), (Permission.INHERIT, "X"))
@@ -60,7 +60,7 @@ def described(topic: TopicConfig) -> str:
 
 
 def attributes_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dict[str, str]:
-    """The attributes of `+a=b,+c=d,-e`, each with its sign."""
+    """Parse `+a=b,+c=d,-e` into attributes, each with its sign."""
     found = {}
     for part in filter(None, (value or "").split(",")):
         name, equals, text = part.partition("=")
@@ -98,7 +98,7 @@ async def update_topic(
     unit_sub: bool,
     attributes: dict[str, str],
 ) -> None:
-    """Create a topic, or change it."""
+    """Create or change a topic."""
     from pyledger.client.admin.admin import topic_header
 
     flags = UNIT * unit + UNIT_SUBSCRIPTION * unit_sub
@@ -151,13 +151,13 @@ async def delete_topic(admin: Any, out: Printer, topic: str, cluster: str) -> No
 async def update_topic_perm(
     admin: Any, out: Printer, broker: str | None, cluster: str | None, topic: str, perm: int
 ) -> None:
-    """Change who may use a topic."""
+    """Change the permission of a topic."""
     for address in await chosen_brokers(admin, broker, cluster):
         header = GetTopicConfigRequestHeader(topic=topic)
         try:
             answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, header)
         except BrokerError as error:
-            raise WrongUseError(f"there is no topic {topic} at {address}") from error
+            raise WrongUseError(f"no topic {topic} at {address}") from error
         found = decode_body(TopicConfig, answer.body)
         old = int(found.permission)
         if old == perm:
@@ -178,7 +178,7 @@ async def update_topic_perm(
     table=VERBS,
 )
 async def topic_route(admin: Any, out: Printer, topic: str, as_list: bool) -> None:
-    """The brokers of a topic, and their queues."""
+    """Show the brokers of a topic and their queues."""
     route = await admin.topic_route(topic)
     if not as_list:
         whole = fastjson.parse(encode_route(route, standard=False).decode())
@@ -209,18 +209,18 @@ async def topic_route(admin: Any, out: Printer, topic: str, as_list: bool) -> No
 
 
 def printable_lines(text: str) -> str:
-    """Text whose lines and tabs are its own, with other control characters escaped."""
+    """Escape control characters except line ends and tabs."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def addresses_text(addresses: Any) -> str:
-    """A map as Java prints it."""
+    """Format a map as Java prints it."""
     return "{" + ", ".join(f"{number}={address}" for number, address in addresses.items()) + "}"
 
 
-@verb("topicStatus", TOPIC, click.option("-c", "--cluster", help="Not looked at."), table=VERBS)
+@verb("topicStatus", TOPIC, click.option("-c", "--cluster", help="Accepted and ignored."), table=VERBS)
 async def topic_status(admin: Any, out: Printer, topic: str, cluster: str | None) -> None:
-    """First and next offset of each queue of a topic, and when it was last written to."""
+    """Show the first and next offset of each queue of a topic, and its last update."""
     del cluster  # means something for a kind of topic that is not served here
     rows = [
         {
@@ -248,7 +248,7 @@ async def topic_status(admin: Any, out: Printer, topic: str, cluster: str | None
     table=VERBS,
 )
 async def topic_list(admin: Any, out: Printer, by_cluster: bool) -> None:
-    """All topics, one on a line."""
+    """List all topics, one per line."""
     found = await admin.topics()
     if not by_cluster:
         for name in found:
@@ -269,13 +269,13 @@ async def topic_list(admin: Any, out: Printer, by_cluster: bool) -> None:
 
 
 async def clusters_of(admin: Any, topic: str) -> list[str]:
-    """The clusters that have a topic."""
+    """Return the clusters that have a topic."""
     return sorted({one.cluster for one in (await admin.topic_route(topic)).brokers})
 
 
 @verb("topicClusterList", TOPIC, table=VERBS)
 async def topic_cluster_list(admin: Any, out: Printer, topic: str) -> None:
-    """The clusters of a topic."""
+    """List the clusters of a topic."""
     for cluster in await clusters_of(admin, topic):
         out.done(cluster, cluster=cluster)
 
@@ -283,11 +283,11 @@ async def topic_cluster_list(admin: Any, out: Printer, topic: str) -> None:
 @verb(
     "allocateMQ",
     TOPIC,
-    click.option("-i", "--ipList", "ips", required=True, help="Client addresses, with commas."),
+    click.option("-i", "--ipList", "ips", required=True, help="Client addresses, separated by commas."),
     table=VERBS,
 )
 async def allocate_queues(admin: Any, out: Printer, topic: str, ips: str) -> None:
-    """Which queues of a topic each of some consumers would take."""
+    """Show which queues of a topic each of these consumers would take."""
     from pyledger.protocol.rebalance.strategies import Averagely
 
     route = await admin.topic_route(topic)
@@ -301,7 +301,7 @@ async def allocate_queues(admin: Any, out: Printer, topic: str, ips: str) -> Non
 
 
 async def stats_of(admin: Any, address: str | None, statistic: str, key: str) -> BrokerStats | None:
-    """What a broker counted; None when nothing."""
+    """Return a statistic of a broker; None if it has none."""
     header = ViewBrokerStatsDataRequestHeader(stats_name=statistic, stats_key=key)
     try:
         return BrokerStats.decode((await admin.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body)
@@ -310,24 +310,26 @@ async def stats_of(admin: Any, address: str | None, statistic: str, key: str) ->
 
 
 def of_day(counted: BrokerStats | None) -> int:
-    """What was counted in a day, or in a shorter time when a day is not over."""
+    """Return the count of the last day, hour or minute: the first that is not 0."""
     spans = (counted.stats_day, counted.stats_hour, counted.stats_minute) if counted else ()
     return next((span.sum for span in spans if span and span.sum), 0)
 
 
 def of_minute(counted: BrokerStats | None) -> float:
-    """What was counted a second, in the last minute."""
+    """Return the rate per second in the last minute."""
     return counted.stats_minute.tps if counted and counted.stats_minute else 0.0
 
 
 @verb(
     "statsAll",
     click.option("-t", "--topic", "only", help="Only this topic."),
-    click.option("-a", "--activeTopic", "active", is_flag=True, help="Only topics with messages in a day."),
+    click.option(
+        "-a", "--activeTopic", "active", is_flag=True, help="Only topics with messages in the last day."
+    ),
     table=VERBS,
 )
 async def stats_all(admin: Any, out: Printer, only: str | None, active: bool) -> None:
-    """Messages in and out of each topic, and how many wait."""
+    """Show messages in and out of each topic, and the lag."""
     rows = []
     for topic in await admin.topics():
         if topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)) or (only and topic != only):
@@ -362,7 +364,7 @@ async def stats_all(admin: Any, out: Printer, only: str | None, active: bool) ->
 
 
 async def stats_of_topic(admin: Any, topic: str) -> list[dict[str, Any]]:
-    """A row for each group that consumes a topic, or one for none."""
+    """Return one row per group that consumes a topic, or one row without a group."""
     addresses = {one.broker_addrs.get(MASTER_ID) for one in (await admin.topic_route(topic)).brokers}
     puts = [await stats_of(admin, address, "TOPIC_PUT_NUMS", topic) for address in addresses]
     into = {"inTps": sum(map(of_minute, puts)), "inMsg24Hour": sum(map(of_day, puts))}

@@ -1,4 +1,4 @@
-"""Message traces in the words of `mqadmin`.
+"""Message traces with the commands of `mqadmin`.
 
 Source: RocketMQ tools/.../command/message/QueryMsgTraceByIdSubCommand.java, client/.../trace/TraceView.java.
 """
@@ -18,9 +18,14 @@ ROW = "{type:<10} {group:<20} {clientHost:<20} {timestamp:<20} {costMs:<10} {sta
 
 @verb(
     "queryMsgTraceById",
-    click.option("-i", "--msgId", "msg_id", required=True, help="The id that its producer gave it."),
+    click.option("-i", "--msgId", "msg_id", required=True, help="Unique key of the message."),
     click.option(
-        "-t", "--traceTopic", "topic", default=names.TRACE_TOPIC, show_default=True, help="Where traces are."
+        "-t",
+        "--traceTopic",
+        "topic",
+        default=names.TRACE_TOPIC,
+        show_default=True,
+        help="Topic of the traces.",
     ),
     click.option("-b", "--beginTimestamp", "begin", type=Number(0), default=0, metavar="MS"),
     click.option("-e", "--endTimestamp", "end", type=Number(0), default=(1 << 63) - 1, metavar="MS"),
@@ -30,7 +35,7 @@ ROW = "{type:<10} {group:<20} {clientHost:<20} {timestamp:<20} {costMs:<10} {sta
 async def query_trace(
     admin: Any, out: Printer, msg_id: str, topic: str, begin: int, end: int, count_max: int
 ) -> None:
-    """Who sent and who consumed a message, where clients write traces."""
+    """Show the producer and the consumers of a message, from its trace."""
     found = await admin.query(topic, msg_id.strip(), begin_ms=begin, end_ms=end, count_max=count_max)
     sent: list[dict[str, Any]] = []
     consumed: dict[str, list[dict[str, Any]]] = {}
@@ -50,7 +55,7 @@ async def query_trace(
 
 
 def trace_row(kind: str, trace: SendTrace | EndTrace, host: str) -> dict[str, Any]:
-    """One record."""
+    """Return one trace record as a row."""
     return {
         "type": kind,
         "group": trace.group,
@@ -62,7 +67,7 @@ def trace_row(kind: str, trace: SendTrace | EndTrace, host: str) -> dict[str, An
 
 
 def print_rows(out: Printer, rows: list[dict[str, Any]], group: str, moment: str) -> None:
-    """A table for one producer or one group."""
+    """Print the records of one producer or one group."""
     heads = ("#Type", group, "#ClientHost", moment, "#CostTimes", "#Status")
     out.table(ROW, heads, rows, timestamp=moment_text, costMs=lambda took_ms: f"{took_ms}ms")
     out.text("")

@@ -1,4 +1,4 @@
-"""What all commands of `mqadmin` share: their options, whom they talk to, how they print."""
+"""Options, brokers and output that the commands of `mqadmin` share."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,26 +30,26 @@ OUTER = (
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Prints as the original does, or as JSON lines."""
+    """Prints as upstream's mqadmin does, or as JSON lines."""
 
     as_json: bool
 
     def say(self, text: str) -> None:
-        """A line of talk, which JSON leaves out."""
+        """Print a line that JSON output omits."""
         if not self.as_json:
             write_line(printable(text))
 
     def text(self, text: str) -> None:
-        """Lines as they are, which JSON leaves out."""
+        """Print text unchanged; JSON output omits it."""
         if not self.as_json:
             write_line(text)
 
     def done(self, text: str, **fields: object) -> None:
-        """A line that says what was done; in JSON, its fields."""
+        """Print a line about a completed step, or its fields as JSON."""
         self.show(fields, printable(text))
 
     def show(self, fields: Mapping[str, Any], text: str) -> None:
-        """Something in the words of the original, or its fields."""
+        """Print text as upstream's mqadmin does, or fields as JSON."""
         emit(fields) if self.as_json else write_line(text)
 
     def table(
@@ -59,13 +59,13 @@ class Printer:
         rows: Iterable[Mapping[str, Any]],
         **texts: Callable[[Any], str],
     ) -> None:
-        """Rows by a pattern of named columns.
+        """Print rows by a pattern of named columns.
 
         Args:
             pattern: A format string.
-            heads: What the original prints above the columns.
+            heads: Headings that upstream's mqadmin prints.
             rows: Values by column.
-            texts: How values of a column are printed, where that is not their form in JSON.
+            texts: Formatters of columns whose text differs from JSON.
         """
         if self.as_json:
             for row in rows:
@@ -79,14 +79,14 @@ class Printer:
 
 
 def shown(value: object) -> str:
-    """A value as Java prints it."""
+    """Format a value as Java prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
 
 
 def verb(name: str, *options: Option[Any], table: dict[str, click.Command]) -> Callable[[Work], Work]:
-    """Make a command of an async function that takes an administrator, a printer and the options."""
+    """Make a command of an async function that takes an admin client, a printer and the options."""
 
     def make(work: Work) -> Work:
         def run(namesrv: str, access_key: str, secret_key: str, as_json: bool, **given: Any) -> None:
@@ -108,7 +108,7 @@ def verb(name: str, *options: Option[Any], table: dict[str, click.Command]) -> C
 
 
 async def chosen_brokers(admin: Any, broker: str | None, cluster: str | None) -> tuple[str, ...]:
-    """Addresses of one broker, or of the masters of a cluster."""
+    """Return the address of one broker, or those of the masters of a cluster."""
     if broker:
         return (broker.strip(),)
     if not cluster:
@@ -118,7 +118,7 @@ async def chosen_brokers(admin: Any, broker: str | None, cluster: str | None) ->
 
 
 def parse_moment(text: str) -> int:
-    """Milliseconds of `now`, of themselves, or of `yyyy-MM-dd#HH:mm:ss:SSS` in this machine's zone."""
+    """Parse `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in the local time zone."""
     import time
 
     text = text.strip()
@@ -132,14 +132,14 @@ def parse_moment(text: str) -> int:
             return round(moment.timestamp() * 1000)
         except ValueError:
             pass
-    raise click.BadParameter(f"{text!r} is no time; give now, 1700000000000 or 2023-11-14#22:13:20:000")
+    raise click.BadParameter(f"{text!r} is not a time; give now, 1700000000000 or 2023-11-14#22:13:20:000")
 
 
 def moment_text(timestamp_ms: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """A time as the original prints it, in this machine's zone."""
+    """Format a time as upstream's mqadmin prints it, in the local time zone."""
     return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().strftime(pattern)
 
 
 def precise_text(timestamp_ms: int) -> str:
-    """The same, with milliseconds."""
+    """Format a time as `moment_text` does, with milliseconds."""
     return f"{moment_text(timestamp_ms // 1000 * 1000)},{timestamp_ms % 1000:03}"

@@ -1,4 +1,4 @@
-"""`pyledger cluster`: the brokers that name servers know, the bookies that a metadata store knows."""
+"""`pyledger cluster`: brokers registered with name servers, bookies registered in a metadata store."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ Examples:
 
 @click.group("cluster", epilog=EXAMPLES)
 def command() -> None:
-    """Clusters, brokers and bookies that run."""
+    """Running clusters, brokers and bookies."""
 
 
 @command.command("list")
 @network_options
 @json_option
 def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """All brokers, with their addresses."""
+    """List all brokers with their addresses."""
     from pyledger.client.admin.admin import AsyncAdmin
 
     async def work() -> Any:
@@ -49,14 +49,14 @@ def list_brokers(namesrv: str, access_key: str, secret_key: str, as_json: bool) 
 @network_options
 @json_option
 def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """What a broker says of itself; or which bookies a cluster has, zk://HOST:PORT/ledgers or sqlite:FILE.
+    """Show the status of a broker, or the bookies of a cluster (zk://HOST:PORT/ledgers or sqlite:FILE).
 
-    Without an argument: of the bookies whose METADATA the variable PYLEDGER_METADATA names.
+    Without an argument, METADATA is the value of the variable PYLEDGER_METADATA.
     """
     if is_metadata(address):
-        rows, lacking = run_client(bookie_rows(address))
+        rows, underreplicated = run_client(bookie_rows(address))
         print_rows(rows, as_json)
-        tell(f"{counted(lacking, 'ledger')} with too few copies")
+        tell(f"{counted(underreplicated, 'ledger')} under-replicated")
         return
     from pyledger.client.admin.admin import AsyncAdmin
 
@@ -76,10 +76,10 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
 @click.argument("metadata")
 @json_option
 def format_metadata(metadata: str, as_json: bool) -> None:
-    """Make an empty cluster for bookies in METADATA, zk://HOST:PORT/ledgers or sqlite:FILE.
+    """Create an empty cluster for bookies in METADATA (zk://HOST:PORT/ledgers or sqlite:FILE).
 
-    A cluster that is there is left as it is.
+    An existing cluster is not changed.
     """
     made = run_client(format_cluster(metadata))
-    text = "an empty cluster is there" if made else "there is a cluster already; nothing was changed"
+    text = "created an empty cluster" if made else "the cluster already exists; nothing was changed"
     report(text, {"metadata": metadata, "created": made}, as_json=as_json)

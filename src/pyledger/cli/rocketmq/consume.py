@@ -1,4 +1,4 @@
-"""`pyledger consume`: print the messages of a topic, as they come or up to now."""
+"""`pyledger consume`: print the messages of a topic as they arrive, or up to the present end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,18 +28,18 @@ POLL_MS = 500
 IDLE_POLLS = 2
 
 Take = Callable[[Any], bool]
-"""Takes a message; returns whether that is enough."""
+"""Called with a message; returns True when no more are needed."""
 
 
 def parse_start(text: str) -> str | int:
-    """`begin`, `end`, or a time."""
+    """Parse `begin`, `end` or a time."""
     return text if text in {"begin", "end"} else parse_time(text)
 
 
 @click.command("consume", epilog=EXAMPLES)
 @network_options
 @click.option("--topic", required=True, help="Topic to read.")
-@click.option("--group", help="Join this group, and go on where it stands. Without, nobody's offsets change.")
+@click.option("--group", help="Join this group and continue at its offsets. Without it, no offset changes.")
 @click.option("--tags", metavar="EXPR", default="*", help="Tags as in 'A || B'.")
 @click.option("--sql", metavar="EXPR", help="An SQL92 expression on properties instead of tags.")
 @click.option(
@@ -49,7 +49,7 @@ def parse_start(text: str) -> str | int:
     default="begin",
     show_default=True,
     metavar="WHERE",
-    help="begin, end, or a time: ms, ISO 8601 or an age such as 15m. A group starts there when it is new.",
+    help="begin, end, or a time: ms, ISO 8601 or an age such as 15m. Only a new group starts there.",
 )
 @click.option("--limit", type=Number(), help="Stop after this many messages.")
 @click.option("--exit", "exit_at_end", is_flag=True, help="Stop at the end of the queues.")
@@ -71,9 +71,9 @@ def command(
 ) -> None:
     """Print messages of a topic until interrupted, or until --limit or --exit."""
     if as_json and pattern is not None:
-        raise WrongUseError("--json and --format exclude each other")
+        raise WrongUseError("--json and --format cannot be combined")
     if sql is not None and tags != "*":
-        raise WrongUseError("--tags and --sql exclude each other")
+        raise WrongUseError("--tags and --sql cannot be combined")
     client = client_of_options(namesrv, access_key, secret_key)
     choice = (tags if sql is None else sql, sql is not None)
     run_client(print_all(client, topic, group, choice, start, limit, exit_at_end, pattern, as_json))
@@ -90,7 +90,7 @@ async def print_all(
     pattern: str | None,
     as_json: bool,
 ) -> None:
-    """Print what comes."""
+    """Print messages as they arrive."""
     count = 0
 
     def take(message: Any) -> bool:
@@ -128,7 +128,7 @@ def show(message: Any, pattern: str | None, as_json: bool) -> None:
 async def read_queues(
     client: Any, topic: str, choice: tuple[str, bool], start: str | int, exit_at_end: bool, take: Take
 ) -> None:
-    """Read all queues at once, until `take` has enough."""
+    """Read all queues concurrently until `take` returns True."""
     import asyncio
 
     from pyledger.client import AsyncPullConsumer, PullStatus
@@ -137,7 +137,7 @@ async def read_queues(
     async with AsyncPullConsumer("pyledger-consume", client=client) as consumer:
 
         async def read(queue: Any) -> bool:
-            """Whether `take` has enough."""
+            """Read a queue; return True if `take` did."""
             end = await consumer.max_offset(queue)
             if start == "begin":
                 offset = await consumer.min_offset(queue)
@@ -174,7 +174,7 @@ async def poll_group(
     exit_at_end: bool,
     take: Take,
 ) -> None:
-    """Poll the queues that fall to a member of a group, until `take` has enough."""
+    """Poll the queues assigned to this member of a group until `take` returns True."""
     from pyledger.client import AsyncLitePullConsumer
 
     settings: ConsumerSettings = (
@@ -194,11 +194,11 @@ async def poll_group(
 
 
 async def is_at_end(consumer: Any, topic: str) -> bool:
-    """Whether a member has queues, and nothing is left in any of which it says where it is."""
+    """Return True if the member has queues and has read all whose offset it reports."""
     queues = [queue for queue in consumer.queues if queue.topic == topic]
-    places = consumer.status(topic)
+    offsets = consumer.status(topic)
     for queue in queues:
         address, _ = consumer.client.routes.reader(queue.broker_name)
-        if queue in places and places[queue] < await consumer.client.calls.max_offset(address, queue):
+        if queue in offsets and offsets[queue] < await consumer.client.calls.max_offset(address, queue):
             return False
     return bool(queues)

@@ -1,4 +1,4 @@
-"""`pyledger group`: list, show, create, delete and move consumer groups over the network."""
+"""`pyledger group`: list, show, create, delete and reset consumer groups over the network."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def command() -> None:
 @network_options
 @json_option
 def list_groups(namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """All groups, and how often they try a message again."""
+    """List all groups with their maximum number of retries."""
     from pyledger.client.admin.admin import AsyncAdmin
 
     async def work() -> Any:
@@ -47,7 +47,7 @@ def list_groups(namesrv: str, access_key: str, secret_key: str, as_json: bool) -
 def show(
     group: str, namesrv: str, access_key: str, secret_key: str, topic: str | None, as_json: bool
 ) -> None:
-    """How far a group is in each queue, and who is in it."""
+    """Show the offsets and the lag of a group in each queue, and its members."""
     from pyledger.client.admin.admin import AsyncAdmin
 
     async def work() -> Any:
@@ -76,15 +76,15 @@ def show(
         emit({"group": group, "behind": progress.behind, "members": clients, "queues": rows})
         return
     print_rows(rows, as_json=False)
-    there = f"{counted(len(clients), 'member')}: {', '.join(clients)}" if clients else "no members now"
-    tell(f"{counted(progress.behind, 'message')} behind; {there}")
+    there = f"{counted(len(clients), 'member')}: {', '.join(clients)}" if clients else "no members"
+    tell(f"lag: {counted(progress.behind, 'message')}; {there}")
 
 
 async def require_group(admin: Any, group: str) -> None:
-    """Make sure that brokers know a group.
+    """Check that a broker knows a group.
 
     Raises:
-        NotThereError: none does.
+        NotThereError: No broker does.
     """
     from pyledger.errors import NotThereError
 
@@ -97,7 +97,7 @@ async def require_group(admin: Any, group: str) -> None:
 @network_options
 @click.option("--retry-times", type=Number(0, 10_000), default=16, show_default=True)
 @click.option("--orderly", is_flag=True, help="Its members consume in order.")
-@click.option("--no-broadcast", is_flag=True, help="Its members may not consume by broadcasting.")
+@click.option("--no-broadcast", is_flag=True, help="Do not let its members consume by broadcasting.")
 @click.option("--cluster", help="Only at brokers of this cluster.")
 @json_option
 def create(
@@ -111,7 +111,7 @@ def create(
     cluster: str | None,
     as_json: bool,
 ) -> None:
-    """Create a group, or change it."""
+    """Create or change a group."""
     from pyledger.client.admin.admin import AsyncAdmin
     from pyledger.model.subscription_group import SubscriptionGroup
 
@@ -130,7 +130,7 @@ def create(
 @command.command("delete")
 @click.argument("group")
 @network_options
-@click.option("--keep-offsets", is_flag=True, help="Remember how far it was.")
+@click.option("--keep-offsets", is_flag=True, help="Keep its consumer offsets.")
 @if_exists_option
 @yes_option
 @json_option
@@ -161,14 +161,14 @@ def delete(
 
 
 def parse_target(text: str) -> int:
-    """`begin`, `end`, or a time, as milliseconds; -1 is the end."""
+    """Parse `begin`, `end` or a time into milliseconds since 1970; -1 is the end."""
     return {"begin": 0, "end": -1}[text] if text in {"begin", "end"} else parse_time(text)
 
 
 @command.command("reset")
 @click.argument("group")
 @network_options
-@click.option("--topic", required=True, help="Topic in which it shall go on elsewhere.")
+@click.option("--topic", required=True, help="Topic whose offsets to reset.")
 @click.option(
     "--to",
     "target_ms",
@@ -181,7 +181,7 @@ def parse_target(text: str) -> int:
 def reset(
     group: str, namesrv: str, access_key: str, secret_key: str, topic: str, target_ms: int, as_json: bool
 ) -> None:
-    """Let a group go on at another place. Its members may run; they move within 20 seconds."""
+    """Reset the offsets of a group. Running members continue there within 20 seconds."""
     from pyledger.client.admin.admin import AsyncAdmin
 
     async def work() -> Any:

@@ -1,4 +1,4 @@
-"""`pyledger ha`: masters and slaves, and who is which."""
+"""`pyledger ha`: show and change the roles of masters and slaves."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ Examples:
 
 @click.group("ha", epilog=EXAMPLES)
 def command() -> None:
-    """Masters and slaves: how far they are, and who is master."""
+    """Masters and slaves: roles, replication lag, promotion."""
 
 
 @command.command("status")
@@ -26,7 +26,7 @@ def command() -> None:
 @network_options
 @json_option
 def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """How a master's slaves, or a slave itself, stand."""
+    """Show the replication status of a master's slaves, or of one slave."""
     from pyledger.client.admin.ha import ReplicationAdmin
 
     async def work() -> Any:
@@ -41,18 +41,18 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
 @click.option(
     "--role",
     type=click.Choice(["ASYNC_MASTER", "SYNC_MASTER"]),
-    help="What it becomes: whether sends wait for a slave. [default: what its master was; to be given "
-    "where the slave has not heard that]",
+    help="New role: whether sends wait for a slave. [default: the role of its master; required"
+    "if the slave does not know it]",
 )
-@click.option("--force", is_flag=True, help="Although the master is alive, or messages would be lost.")
+@click.option("--force", is_flag=True, help="Promote even if the master is alive or messages would be lost.")
 @network_options
 @json_option
 def promote(
     address: str, role: str | None, force: bool, namesrv: str, access_key: str, secret_key: str, as_json: bool
 ) -> None:
-    """Make a slave the master, unless the old one is alive or had more.
+    """Make a slave the master, unless the old master is alive or has more messages.
 
-    The old master must come back as a slave only. The broker has to allow changes (admin_enabled).
+    The old master may return only as a slave. The broker must allow changes (admin_enabled).
     """
     from pyledger.client.admin.ha import ReplicationAdmin
 
@@ -71,7 +71,7 @@ def promote(
 def demote(
     address: str, broker_id: int, namesrv: str, access_key: str, secret_key: str, as_json: bool
 ) -> None:
-    """Make a master a slave: what its next master does not have is cut from its log and kept aside."""
+    """Make a master a slave: records that the new master does not have are truncated and kept aside."""
     from pyledger.client.admin.ha import ReplicationAdmin
 
     async def work() -> Any:
@@ -82,7 +82,7 @@ def demote(
 
 
 def show(table: dict[str, Any], as_json: bool) -> None:
-    """One object, or a line for each fact."""
+    """Print one JSON object, or one line per value."""
     if as_json:
         emit(table)
         return

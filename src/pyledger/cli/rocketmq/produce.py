@@ -21,12 +21,12 @@ PAYLOAD = b"PyLedger "
 
 
 def properties_of(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """The pairs of `NAME=VALUE`."""
+    """Parse `NAME=VALUE` pairs."""
     found = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not name or not text:
-            raise click.BadParameter(f"{value!r} is no NAME=VALUE")
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
         found[name] = text
     return found
 
@@ -42,7 +42,7 @@ def properties_of(_ctx: click.Context, _param: click.Parameter, values: tuple[st
     type=click.Choice(["lines", "json", "whole"]),
     default="lines",
     show_default=True,
-    help="lines: each line is a body. json: each is an object, and the body. whole: all of FILE is one body.",
+    help="lines: each line is a body. json: each line is an object and the body. whole: FILE is one body.",
 )
 @click.option("--tags", help="Tags of each message.")
 @click.option("--keys", help="Keys of each message, separated by spaces.")
@@ -50,11 +50,18 @@ def properties_of(_ctx: click.Context, _param: click.Parameter, values: tuple[st
 @click.option(
     "--property", "properties", multiple=True, callback=properties_of, help="NAME=VALUE; repeatable."
 )
-@click.option("--sharding-key", help="Messages of one key go to one queue, in order.")
+@click.option("--sharding-key", help="Messages with one key are sent to one queue, in order.")
 @click.option("--delay-level", type=Number(0, 18), default=0, help="Deliver later: 1 to 18.")
-@click.option("--batch", type=Number(1, 1024), default=1, help="Messages of one request.")
-@click.option("--count", type=Number(1), help="Instead of FILE: so many messages made up.")
-@click.option("--size", "size_bytes", type=Number(1), default=256, show_default=True, help="Bytes of those.")
+@click.option("--batch", type=Number(1, 1024), default=1, help="Messages per request.")
+@click.option("--count", type=Number(1), help="Send N generated messages instead of FILE.")
+@click.option(
+    "--size",
+    "size_bytes",
+    type=Number(1),
+    default=256,
+    show_default=True,
+    help="Their size, in bytes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print where each message is stored, as JSON lines.")
 def command(
     source: BinaryIO,
@@ -70,12 +77,12 @@ def command(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Send the lines of FILE, or of standard input, to a topic; each is stored when this ends."""
+    """Send the lines of FILE or standard input to a topic. On success all are stored."""
     if batch > 1 and fields["delay_level"]:
         raise WrongUseError("a message of a batch cannot be delayed; leave out --batch or --delay-level")
     if fields["key_field"] and form != "json":
         raise WrongUseError("--key-field needs --in json")
-    rows = made_up(count, size_bytes) if count else read(source, form, fields.pop("key_field"))
+    rows = generated_bodies(count, size_bytes) if count else read(source, form, fields.pop("key_field"))
     fields.pop("key_field", None)
     client = client_of_options(namesrv, access_key, secret_key)
     sent = run_client(send_all(rows, group, client, batch, sharding_key, as_json, fields))
@@ -83,14 +90,14 @@ def command(
         tell(f"{counted(sent, 'message')} stored")
 
 
-def made_up(count: int, size_bytes: int) -> Iterator[tuple[bytes, str | None]]:
-    """Bodies of `size_bytes` that nobody has written."""
+def generated_bodies(count: int, size_bytes: int) -> Iterator[tuple[bytes, str | None]]:
+    """Return `count` generated bodies of `size_bytes`."""
     body = (PAYLOAD * (size_bytes // len(PAYLOAD) + 1))[:size_bytes]
     return ((body, None) for _ in range(count))
 
 
 def read(source: BinaryIO, form: str, key_field: str | None) -> Iterator[tuple[bytes, str | None]]:
-    """Bodies with the key of each; empty lines are passed over."""
+    """Yield each body with its key; skip empty lines."""
     if form == "whole":
         yield read_whole(source), None
     elif form == "json":
@@ -111,7 +118,7 @@ async def send_all(
     as_json: bool,
     fields: dict[str, Any],
 ) -> int:
-    """Send everything; returns how many messages were stored."""
+    """Send all messages; return how many were stored."""
     import asyncio
     from itertools import islice
 
@@ -142,7 +149,7 @@ async def send_all(
                 )
 
         running: set[asyncio.Task[None]] = set()
-        # Messages of one key keep their order only when one waits for the other.
+        # Messages with one key keep their order only if each waits for the one before.
         width = 1 if sharding_key else IN_FLIGHT
         try:
             while part := list(islice(rows, batch)):
@@ -157,6 +164,6 @@ async def send_all(
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            tell(f"{counted(sent, 'message')} stored before this; of those under way some may be, too")
+            tell(f"{counted(sent, 'message')} stored; messages in flight may be stored, too")
             raise
     return sent

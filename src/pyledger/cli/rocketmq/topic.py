@@ -24,12 +24,10 @@ def command() -> None:
 
 @command.command("list")
 @network_options
-@click.option(
-    "--all", "show_all", is_flag=True, help="Also those of the system, of retries and dead letters."
-)
+@click.option("--all", "show_all", is_flag=True, help="Include system, retry and dead-letter topics.")
 @json_option
 def list_topics(namesrv: str, access_key: str, secret_key: str, show_all: bool, as_json: bool) -> None:
-    """Names of all topics."""
+    """List the names of all topics."""
     from pyledger.client.admin.admin import AsyncAdmin
     from pyledger.protocol.broker.name_rules import is_retry_or_dlq, is_system_topic
 
@@ -56,7 +54,7 @@ def list_topics(namesrv: str, access_key: str, secret_key: str, show_all: bool, 
 @network_options
 @json_option
 def show(topic: str, namesrv: str, access_key: str, secret_key: str, as_json: bool) -> None:
-    """Queues of a topic: where they are, what is in them, when they were written to."""
+    """Show the queues of a topic: broker, offsets, time of the last message."""
     from pyledger.client.admin.admin import AsyncAdmin
 
     async def work() -> Any:
@@ -82,7 +80,7 @@ def show(topic: str, namesrv: str, access_key: str, secret_key: str, as_json: bo
 @network_options
 @click.option("--queues", type=Number(1, 65_535), default=8, show_default=True, help="Queues at each broker.")
 @click.option("--perm", type=click.Choice(list(PERMISSIONS)), default="rw", show_default=True)
-@click.option("--order", is_flag=True, help="It is a topic of ordered messages.")
+@click.option("--order", is_flag=True, help="Make it a topic of ordered messages.")
 @click.option(
     "--attribute", multiple=True, metavar="NAME=VALUE", help="Such as message.type=FIFO; repeatable."
 )
@@ -102,7 +100,7 @@ def create(
     broker: str | None,
     as_json: bool,
 ) -> None:
-    """Create a topic, or change it."""
+    """Create or change a topic."""
     from pyledger.cli.rocketmq.produce import properties_of
     from pyledger.client.admin.admin import AsyncAdmin
     from pyledger.model.topic import Permission, TopicConfig

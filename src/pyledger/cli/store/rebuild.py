@@ -1,4 +1,4 @@
-"""`pyledger rebuild`: make consume queues and index anew from the log."""
+"""`pyledger rebuild`: rebuild consume queues and index from the log."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""`pyledger repair`: cut off what is damaged; what is cut is kept aside."""
+"""`pyledger repair`: truncate a damaged store; removed bytes are kept aside."""
 
 import click
 
