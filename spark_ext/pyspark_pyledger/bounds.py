@@ -46,6 +46,6 @@ def _bound(
     if not held.min_offset <= offset <= held.max_offset:
         problem = f"{label(key)} holds [{held.min_offset}, {held.max_offset}), not {offset}"
         if options.fail_on_data_loss:
-            raise ConfigError(name, problem, "say failOnDataLoss=false to read what is there")
+            raise ConfigError(name, problem, "set failOnDataLoss=false to read the data that exists")
         log.warning("%s: %s; reading what is there", name, problem)
     return min(max(offset, held.min_offset), held.max_offset)

@@ -195,5 +195,5 @@ def _bounded(
 
 def _lose(what: str, name: str, options: ReadOptions) -> None:
     if options.fail_on_data_loss:
-        raise ConfigError(name, what, "say failOnDataLoss=false to read what is there")
+        raise ConfigError(name, what, "set failOnDataLoss=false to read the data that exists")
     log.warning("%s: %s; reading what is there", name, what)

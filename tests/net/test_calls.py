@@ -313,7 +313,7 @@ def test_call_without_permit_waits_its_time_and_fails(run: Run) -> None:
         async with serving(hold) as server, calling(config=config) as client:
             two = [asyncio.ensure_future(client.call(address(server), request(), 5_000)) for _ in range(2)]
             await until(lambda: client.connections and len(client.connections[0].calls) == 2)
-            with pytest.raises(RemotingTooMuchRequestError, match="2 calls are under way"):
+            with pytest.raises(RemotingTooMuchRequestError, match="2 calls are in flight"):
                 await client.call(address(server), request(), 50)
             with pytest.raises(RemotingTooMuchRequestError, match="client_async_permits"):
                 client.connections[0].start_call(request(), 1_000, print)

@@ -60,7 +60,7 @@ def test_requests_are_signed(tmp_path: Path) -> None:
         named = {"namesrv": address, "topic": "orders"}
         assert batch_table(**named, accessKey="spark", secretKey="spark-secret").num_rows == 1
         for wrong in ({}, {"accessKey": "spark", "secretKey": "wrong"}):
-            with pytest.raises(BrokerError, match="refused with code 16"):
+            with pytest.raises(BrokerError, match="rejected with code 16"):
                 batch_table(**named, **wrong)
 
     async def main() -> None:

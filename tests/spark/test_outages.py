@@ -178,7 +178,7 @@ def test_a_logged_trigger_waits_for_its_folder_and_passes_nothing_over(tmp_path:
     end = stream.latestOffset(start, ReadAllAvailable())
     put_back = move_away(both / "b")
     for reader in (stream, open_stream(both, failOnDataLoss=lossy)):
-        with pytest.raises(QueueUnavailableError, match=f"{TOPIC}/0 of b: .*nothing is passed over"):
+        with pytest.raises(QueueUnavailableError, match=f"{TOPIC}/0 of b: .*nothing is skipped"):
             reader.partitions(start, end)
     put_back()
     assert len(rows(open_stream(both, failOnDataLoss=lossy), start, end)) == 40

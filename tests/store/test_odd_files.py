@@ -108,7 +108,7 @@ def test_a_table_is_not_written_through_its_draft(tmp_path: Path) -> None:
         write_json(table, {})
     assert (tmp_path / "victim").read_bytes() == content
     os.mkfifo(table)
-    with pytest.raises(StoreIOError, match=r"topics\.json: it is no regular file"):
+    with pytest.raises(StoreIOError, match=r"topics\.json: it is not a regular file"):
         read_json(table)
 
 
@@ -146,7 +146,7 @@ def test_a_dledger_node_refuses_odd_files(tmp_path: Path, kind: str, part: str) 
     else:
         file.symlink_to(victim)
     before = victim.read_bytes()
-    reason = "symbolic link" if kind == "link" else "no regular file"
+    reason = "symbolic link" if kind == "link" else "not a regular file"
     with pytest.raises(StoreIOError, match=reason), DLedgerStore(str(node), SMALL) as store:
         store.append_bodies(1, [bytes(200)] * 30)
     assert victim.read_bytes() == before
@@ -165,6 +165,6 @@ def test_a_bookie_refuses_an_odd_mark(tmp_path: Path, kind: str) -> None:
     else:
         mark.symlink_to(victim)
     before = victim.read_bytes()
-    with pytest.raises(StoreIOError, match="symbolic link" if kind == "link" else "no regular file"):
+    with pytest.raises(StoreIOError, match="symbolic link" if kind == "link" else "not a regular file"):
         BookieStore.open(paths, BookieConfig(), SystemClock()).close()
     assert victim.read_bytes() == before

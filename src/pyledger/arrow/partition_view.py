@@ -53,7 +53,7 @@ def _map(folder: StoreFolder, low: int, high: int, partition: Partition) -> LogV
     begin, size_bytes = _begin_of(folder), folder.log_file_size_bytes
     if low < min(begin, high):
         gone = f"bytes {low} to {min(begin, high)} of the log were deleted since the read was planned"
-        raise DataLostError(partition.path, gone, "plan anew, or in Spark say failOnDataLoss=false")
+        raise DataLostError(partition.path, gone, "plan again, or in Spark set failOnDataLoss=false")
     files: list[MappedFile] = []
     try:
         files.extend(

@@ -1,8 +1,8 @@
 """The exceptions of PyLedger: one tree, each class with a stable code and an exit code.
 
 Three kinds, never mixed: operating errors raise the classes below; our own mistakes raise
-`InvariantError`; a peer's refusal is data, not an exception. Facts are attributes; the message is
-built from them and names the place and the remedy.
+`InvariantError`; a peer's rejection is data, not an exception. Facts are attributes; the message is
+built from them and states where, what, and what to do next.
 """
 
 from pyledger.errors.base import (

@@ -1,4 +1,4 @@
-"""The root of all errors, and those that belong to no part."""
+"""The root of all errors, and errors of no single domain."""
 
 from typing import ClassVar
 
@@ -27,4 +27,4 @@ class ConfigError(PyLedgerError):
 
 
 class InvariantError(AssertionError):
-    """Our own mistake. Outside the tree on purpose: nobody catches it."""
+    """A bug in PyLedger. Not a `PyLedgerError`, so that no handler catches it."""

@@ -1,37 +1,37 @@
-"""Errors about ledgers and bookies."""
+"""Errors of ledgers and bookies."""
 
 from pyledger.errors.base import EXIT_UNREACHABLE, PyLedgerError
 
 
 class LedgerError(PyLedgerError):
-    """Something about ledgers and bookies."""
+    """Base of all errors of ledgers and bookies."""
 
     code = 1900
 
 
 class EntryDigestError(LedgerError):
-    """An entry or a LAC packet is not what its writer made."""
+    """The digest of an entry or a LAC packet does not match."""
 
     code = 1901
 
     def __init__(self, ledger_id: int, entry_id: int | None, problem: str) -> None:
         self.ledger_id, self.entry_id, self.problem = ledger_id, entry_id, problem
         which = f"ledger {ledger_id}" if entry_id is None else f"ledger {ledger_id}, entry {entry_id}"
-        super().__init__(f"{which}: {problem}; another bookie may have it whole; is the password right?")
+        super().__init__(f"{which}: {problem}; read it from another bookie, and check the password")
 
 
 class LedgerFrameError(LedgerError):
-    """A frame is no request or answer of a bookie, or there is no way to write one."""
+    """A frame is not a valid request or response, or cannot be encoded."""
 
     code = 1902
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"{problem}; check that the peer speaks BookKeeper's protocol")
+        super().__init__(f"{problem}; check that the peer is a BookKeeper server or client")
 
 
 class LedgerMetadataError(LedgerError):
-    """Metadata of a ledger or a bookie is malformed, or would be after a change."""
+    """Metadata of a ledger or a bookie is malformed, or a change would make it so."""
 
     code = 1903
 
@@ -41,18 +41,18 @@ class LedgerMetadataError(LedgerError):
 
 
 class NoMetadataFileError(LedgerMetadataError):
-    """There is no such SQLite file of metadata."""
+    """The SQLite file of the metadata does not exist."""
 
     code = 1931
     exit_code = EXIT_UNREACHABLE
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"there is no file {path}; `pyledger cluster format sqlite:{path}` makes a cluster")
+        super().__init__(f"{path} does not exist; `pyledger cluster format sqlite:{path}` creates a cluster")
 
 
 class LedgerFileError(LedgerError):
-    """A file of a bookie is damaged, or none of the kind that its name says."""
+    """A file of a bookie is damaged, or is not of the kind that its name states."""
 
     code = 1904
 
@@ -60,12 +60,12 @@ class LedgerFileError(LedgerError):
         self.path, self.position, self.problem = path, position, problem
         super().__init__(
             f"{path}, byte {position}: {problem}; `pyledger bookie verify` lists all faults, and "
-            "`pyledger bookie recover` copies what the bookie held from others"
+            "`pyledger bookie recover` copies its entries from other bookies"
         )
 
 
 class MetadataUnreachableError(LedgerError):
-    """The metadata store does not answer. A change that was asked for may have been made."""
+    """The metadata store does not respond. A requested change may have been made."""
 
     code = 1905
     retriable = True
@@ -73,38 +73,40 @@ class MetadataUnreachableError(LedgerError):
 
     def __init__(self, where: str, problem: str) -> None:
         self.where, self.problem = where, problem
-        super().__init__(f"metadata store {where}: {problem}; check that it runs, and its address")
+        super().__init__(f"metadata store {where}: {problem}; check its address and that it is running")
 
 
 class NodeExistsError(LedgerError):
-    """There is such a node in the metadata store already."""
+    """The node already exists in the metadata store."""
 
     code = 1906
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path} exists in the metadata store")
+        super().__init__(f"{path} already exists in the metadata store")
 
 
 class NoNodeError(LedgerError):
-    """There is no such node in the metadata store."""
+    """The node does not exist in the metadata store."""
 
     code = 1907
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path} is not in the metadata store; was the cluster formatted, under this root?")
+        super().__init__(
+            f"{path} is not in the metadata store; check the root, or run `pyledger cluster format`"
+        )
 
 
 class NodeVersionError(LedgerError):
-    """Somebody else has changed a node of the metadata store."""
+    """Another client has changed the node in the metadata store."""
 
     code = 1908
     retriable = True
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path} was changed by somebody else; read it again")
+        super().__init__(f"{path} was changed by another client; read it again")
 
 
 class NodeNotEmptyError(LedgerError):
@@ -118,7 +120,7 @@ class NodeNotEmptyError(LedgerError):
 
 
 class BookieExistsError(LedgerError):
-    """A bookie of this id is registered by somebody else."""
+    """Another process has registered a bookie with this id."""
 
     code = 1910
 
@@ -130,27 +132,29 @@ class BookieExistsError(LedgerError):
 
 
 class NoSuchLedgerError(LedgerError):
-    """There is no such ledger."""
+    """The ledger does not exist."""
 
     code = 1911
 
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id = ledger_id
-        super().__init__(f"there is no ledger {ledger_id}; `pyledger ledger ls` lists them")
+        super().__init__(f"ledger {ledger_id} does not exist; `pyledger ledger ls` lists all ledgers")
 
 
 class LedgerExistsError(LedgerError):
-    """There is a ledger of this id already."""
+    """A ledger with this id already exists."""
 
     code = 1912
 
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id = ledger_id
-        super().__init__(f"ledger {ledger_id} exists; choose another id, or let one be chosen")
+        super().__init__(
+            f"ledger {ledger_id} already exists; choose another id, or give none to get a free one"
+        )
 
 
 class NotEnoughBookiesError(LedgerError):
-    """There are fewer bookies than a ledger needs."""
+    """Fewer bookies are writable than a ledger needs."""
 
     code = 1920
     retriable = True
@@ -158,12 +162,12 @@ class NotEnoughBookiesError(LedgerError):
     def __init__(self, asked: int, there: int) -> None:
         self.asked, self.there = asked, there
         super().__init__(
-            f"{asked} bookies are needed, {there} can be written to; start more, or ask for fewer"
+            f"{asked} bookies are needed, {there} are writable; start more, or use a smaller ensemble"
         )
 
 
 class LedgerOperationError(LedgerError):
-    """Something done to a ledger has failed; `result` is BookKeeper's number for it."""
+    """An operation on a ledger failed; `result` is BookKeeper's error code."""
 
     code = 1921
 
@@ -173,72 +177,72 @@ class LedgerOperationError(LedgerError):
 
 
 class LedgerFencedError(LedgerOperationError):
-    """Somebody else has recovered a ledger, so its writer cannot go on."""
+    """Another client has recovered the ledger, so its writer cannot continue."""
 
     code = 1922
 
 
 class LedgerClosedError(LedgerOperationError):
-    """A ledger is closed: nothing can be added, or this handle is closed."""
+    """The ledger is closed and takes no adds, or this handle is closed."""
 
     code = 1923
 
 
 class AddFailedError(LedgerOperationError):
-    """An entry was not confirmed. Whether it is part of the ledger is not known: a recovery may find it."""
+    """An entry was not confirmed. It may still become part of the ledger: a recovery may find it."""
 
     code = 1924
 
 
 class EntryReadError(LedgerOperationError):
-    """An entry cannot be read now. That does not mean that there is none."""
+    """An entry cannot be read now. It may still exist."""
 
     code = 1925
     retriable = True
 
 
 class NoSuchEntryError(LedgerOperationError):
-    """A ledger ends before an entry, or all of its bookies deny it."""
+    """The ledger ends before the entry, or all of its bookies report that they do not have it."""
 
     code = 1926
 
 
 class LedgerPasswordError(LedgerOperationError):
-    """The password of a ledger is another one."""
+    """The password does not match the ledger."""
 
     code = 1927
 
 
 class LedgerRecoveryError(LedgerOperationError):
-    """The end of a ledger cannot be known now; it stays in recovery."""
+    """The end of the ledger cannot be found now; it stays in recovery."""
 
     code = 1928
     retriable = True
 
 
 class DuplicateEntryIdError(LedgerOperationError):
-    """An entry of this id was added already."""
+    """An entry with this id was already added."""
 
     code = 1929
 
 
 class AutoRecoveryDisabledError(LedgerError):
-    """Copies are made by nobody: autorecovery is switched off for the whole cluster."""
+    """Autorecovery is disabled for the whole cluster, so no entries are re-replicated."""
 
     code = 1930
 
     def __init__(self) -> None:
-        super().__init__("autorecovery is disabled; `pyledger autorecovery enable` switches it on")
+        super().__init__("autorecovery is disabled; `pyledger autorecovery enable` enables it")
 
 
 class BookieCookieError(LedgerError):
-    """A bookie's folders are not those that it had when it acknowledged entries."""
+    """The folders of a bookie are not those in which it acknowledged entries."""
 
     code = 1940
 
     def __init__(self, bookie_id: str, problem: str) -> None:
         self.bookie_id, self.problem = bookie_id, problem
         super().__init__(
-            f"bookie {bookie_id!r}: {problem}; bring its folders back, or let its ledgers be copied and "
-            "start an empty one under another id"
+            f"bookie {bookie_id!r}: {problem}; restore its folders, or re-replicate its ledgers and "
+            "start an empty bookie with another id"
         )

@@ -1,19 +1,19 @@
-"""Errors about subscriptions, topics and who takes which queue."""
+"""Errors of subscriptions, topics and queue allocation."""
 
 from pyledger.errors.base import EXIT_USAGE, PyLedgerError
 
 SHOWN_CHARACTERS = 200
-"""Of an expression, in the text of an error."""
+"""Limit for an expression in the text of an error, in characters."""
 
 
 class DeliveryError(PyLedgerError):
-    """What a client asks of a broker cannot be meant."""
+    """A client's request to a broker is invalid."""
 
     code = 1500
 
 
 class SubscriptionSyntaxError(DeliveryError):
-    """The expression of a subscription cannot be read."""
+    """The expression of a subscription cannot be parsed."""
 
     code = 1501
     exit_code = EXIT_USAGE
@@ -30,7 +30,7 @@ class SqlSyntaxError(SubscriptionSyntaxError):
 
 
 class TopicAttributeError(DeliveryError):
-    """A change of a topic's attributes that is not allowed."""
+    """A change of a topic's attributes is not allowed."""
 
     code = 1503
     exit_code = EXIT_USAGE
@@ -41,11 +41,11 @@ class TopicAttributeError(DeliveryError):
 
 
 class RebalanceError(PyLedgerError):
-    """The queues of a topic cannot be shared; everyone keeps what it has."""
+    """The queues of a topic cannot be allocated; each member keeps its queues."""
 
     code = 1600
     retriable = True
 
     def __init__(self, subject: str, problem: str) -> None:
         self.subject, self.problem = subject, problem
-        super().__init__(f"{subject}: {problem}; nothing is allocated")
+        super().__init__(f"{subject}: {problem}; the allocation stays as it is")

@@ -4,13 +4,13 @@ from pyledger.errors.base import PyLedgerError
 
 
 class ClientError(PyLedgerError):
-    """Something about a producer, a consumer or the client they share."""
+    """Base of all errors of producers, consumers and their shared client."""
 
     code = 1700
 
 
 class ClientStateError(ClientError):
-    """A client was asked for something before its start or after its end."""
+    """A client was used before its start or after its close."""
 
     code = 1701
 
@@ -20,7 +20,7 @@ class ClientStateError(ClientError):
 
 
 class SendError(ClientError):
-    """A message was not sent, or it is not known whether it was. The last attempt's error is the cause."""
+    """A message was not sent, or its outcome is not known. The last attempt's error is the cause."""
 
     code = 1702
     retriable = True
@@ -33,32 +33,34 @@ class SendError(ClientError):
 
 
 class ReplyTimeoutError(ClientError, TimeoutError):
-    """A request was stored, and nobody replied in time."""
+    """A request was stored, but no reply arrived in time."""
 
     code = 1703
     retriable = True
 
     def __init__(self, topic: str, timeout_ms: int) -> None:
         self.topic, self.timeout_ms = topic, timeout_ms
-        super().__init__(f"no reply to the request for {topic} within {timeout_ms} ms; is a replier running?")
+        super().__init__(
+            f"no reply to the request for {topic} within {timeout_ms} ms; check that a replier is running"
+        )
 
 
 class OffsetUnknownError(ClientError):
-    """Where a group stands in a queue cannot be found out now."""
+    """The offset of a group in a queue cannot be read now."""
 
     code = 1704
     retriable = True
 
     def __init__(self, group: str, queue: str, reason: str) -> None:
         self.group, self.queue, self.reason = group, queue, reason
-        super().__init__(f"where {group} stands in {queue} is not known: {reason}")
+        super().__init__(f"cannot read the offset of {group} in {queue}: {reason}")
 
 
 class NotThereError(ClientError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
     code = 1705
 
     def __init__(self, kind: str, name: str, remedy: str) -> None:
         self.kind, self.name, self.remedy = kind, name, remedy
-        super().__init__(f"there is no {kind} {name}".rstrip() + f"; {remedy}")
+        super().__init__(f"no {kind} {name}".rstrip() + f"; {remedy}")

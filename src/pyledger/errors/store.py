@@ -1,4 +1,4 @@
-"""Errors about store folders and their files."""
+"""Errors of store folders and their files."""
 
 import errno
 import os
@@ -6,24 +6,24 @@ import os
 from pyledger.errors.base import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError
 
 _REASONS = {
-    errno.ELOOP: "it is a symbolic link, and only folders may be: put the file itself in its place",
-    errno.ENXIO: "it is no regular file: move it out of the folder",
+    errno.ELOOP: "it is a symbolic link, which only folders may be: replace it with the file itself",
+    errno.ENXIO: "it is not a regular file: move it out of the folder",
 }
 
 
 def reason_of(number: int) -> str:
-    """Why a file was not opened, by the errno; of what stands in its place with the way out."""
+    """Return why a file was not opened, by errno, and for odd files what to do."""
     return _REASONS.get(number) or os.strerror(number)
 
 
 class StoreError(PyLedgerError):
-    """Something about a store folder."""
+    """Base of all errors of store folders."""
 
     code = 1200
 
 
 class StoreNotFoundError(StoreError):
-    """There is no store at a path."""
+    """The path is not a store."""
 
     code = 1201
     exit_code = EXIT_UNREACHABLE
@@ -36,7 +36,7 @@ class StoreNotFoundError(StoreError):
 
 
 class StoreFormatError(StoreError):
-    """A store folder has a shape that cannot be opened as it is."""
+    """A store folder has a format or layout that cannot be opened."""
 
     code = 1202
     exit_code = EXIT_UNREACHABLE
@@ -47,7 +47,7 @@ class StoreFormatError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process writes to the folder."""
+    """Another process has the folder open for writing."""
 
     code = 1203
     exit_code = EXIT_UNREACHABLE
@@ -60,7 +60,7 @@ class StoreLockedError(StoreError):
 
 
 class StoreIOError(StoreError):
-    """The operating system refused an operation on a file."""
+    """The operating system failed an operation on a file."""
 
     code = 1204
     exit_code = EXIT_UNREACHABLE
@@ -71,25 +71,25 @@ class StoreIOError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """No space at allocation. Nothing acknowledged is lost; writing goes on once there is room."""
+    """No space to allocate. Nothing acknowledged is lost; writing continues when space is free."""
 
     code = 1205
     retriable = True
 
     def __init__(self, path: str, doing: str) -> None:
         self.path, self.doing = path, doing
-        super().__init__(f"cannot {doing} {path}: no space left; free some room or shorten the retention")
+        super().__init__(f"cannot {doing} {path}: no space left; free disk space or shorten the retention")
 
 
 class StoreFailedError(StoreError):
-    """An earlier flush failed; the failure is the cause. The store takes no more writes until reopened."""
+    """An earlier flush failed; it is the cause. The store rejects writes until it is reopened."""
 
     code = 1206
 
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path}: a flush failed, so this store takes no more writes; check the disk, then reopen"
+            f"{path}: a flush failed, so the store rejects writes; check the disk, then reopen it"
         )
 
 
@@ -104,7 +104,7 @@ class StoreClosedError(StoreError):
 
 
 class ReadOnlyStoreError(StoreError):
-    """A write on a folder that was opened read-only."""
+    """A write to a store that was opened read-only."""
 
     code = 1208
 
@@ -114,7 +114,7 @@ class ReadOnlyStoreError(StoreError):
 
 
 class CorruptRecordError(StoreError):
-    """Bytes that should be a record are not one."""
+    """Bytes where a record should be are not a valid record."""
 
     code = 1209
 
@@ -122,13 +122,13 @@ class CorruptRecordError(StoreError):
         self.path, self.physical_offset, self.problem = path, physical_offset, problem
         super().__init__(
             f"{path}: record at physical offset {physical_offset}: {problem}; "
-            "`pyledger verify` lists all damage, onCorrupt=skip (on_corrupt, --on-corrupt) reads past it, "
-            "`pyledger repair --cut-at-damage` cuts the log before it, with all that follows"
+            "`pyledger verify` lists all damage, onCorrupt=skip (on_corrupt, --on-corrupt) skips it, "
+            "`pyledger repair --cut-at-damage` truncates the log before it"
         )
 
 
 class OffsetOutOfRangeError(StoreError):
-    """An offset outside what is stored."""
+    """An offset is outside the stored range."""
 
     code = 1210
 
@@ -148,7 +148,7 @@ class RecordTooLargeError(StoreError):
 
 
 class IllegalMessageError(StoreError):
-    """A message that the store must refuse: topic too long, illegal name, missing body."""
+    """The store rejects a message: topic too long, illegal name, missing body."""
 
     code = 1212
     exit_code = EXIT_USAGE
@@ -159,7 +159,7 @@ class IllegalMessageError(StoreError):
 
 
 class FlushTimeoutError(StoreError, TimeoutError):
-    """A synchronous flush was late: the message is stored, its durability is not known."""
+    """A synchronous flush timed out: the message is stored but may not be durable."""
 
     code = 1213
     retriable = True
@@ -170,33 +170,35 @@ class FlushTimeoutError(StoreError, TimeoutError):
 
 
 class EntryPositionError(StoreError):
-    """A leader wrote an entry at another position than where it would stand here."""
+    """The leader's position of an entry differs from the position in this log."""
 
     code = 1214
 
     def __init__(self, path: str, asked: int, position: int) -> None:
         self.path, self.asked, self.position = path, asked, position
         super().__init__(
-            f"{path}: the leader has the entry at {asked}, here it would stand at {position}; "
-            "all members of a group need the same data file size"
+            f"{path}: the leader has the entry at {asked}, this log would store it at {position}; "
+            "set the same data file size for all members of the group"
         )
 
 
 class CorruptBodyError(StoreError):
-    """A packed body cannot be unpacked."""
+    """A compressed body cannot be decompressed."""
 
     code = 1220
 
     def __init__(self, place: str, problem: str) -> None:
         self.place, self.problem = place, problem
-        super().__init__(f"{place}: the body {problem}; read it without unpacking to get the stored bytes")
+        super().__init__(
+            f"{place}: the body {problem}; read it without decompressing to get the stored bytes"
+        )
 
 
-_GO_ON = "say failOnDataLoss=false to go on with what is there, or start with a new checkpoint"
+_GO_ON = "set failOnDataLoss=false to continue with the data that exists, or start with a new checkpoint"
 
 
 class DataLostError(StoreError):
-    """What a stream has still to read or has read, or what a read has planned, is there no longer."""
+    """Data that a stream or a planned read needs, or has already read, no longer exists."""
 
     code = 1230
 
@@ -206,7 +208,7 @@ class DataLostError(StoreError):
 
 
 class QueueUnavailableError(StoreError):
-    """A queue that a stream was to read cannot be seen now; that it is lost is not proved."""
+    """A queue of a stream cannot be reached now; its data may still exist."""
 
     code = 1231
     retriable = True
@@ -214,6 +216,6 @@ class QueueUnavailableError(StoreError):
     def __init__(self, queue: str, problem: str) -> None:
         self.queue, self.problem = queue, problem
         super().__init__(
-            f"{queue}: {problem}; nothing is passed over: mount the folder or start the broker, "
-            "and start the query again"
+            f"{queue}: {problem}; nothing is skipped: mount the folder or start the broker,"
+            "then restart the query"
         )

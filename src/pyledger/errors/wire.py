@@ -1,16 +1,16 @@
-"""Errors about bytes and text from outside."""
+"""Errors of bytes and text from outside."""
 
 from pyledger.errors.base import EXIT_USAGE, PyLedgerError
 
 
 class WireError(PyLedgerError):
-    """Bytes or text from outside that we cannot accept."""
+    """Bytes or text from outside are not valid."""
 
     code = 1300
 
 
 class MalformedJsonError(WireError):
-    """A document is not JSON, not even the dialect of Java's fastjson."""
+    """A document is not JSON, nor the dialect of Java's fastjson."""
 
     code = 1301
 
@@ -20,14 +20,14 @@ class MalformedJsonError(WireError):
 
 
 class MalformedMessageIdError(WireError):
-    """A message id that names no place."""
+    """A message id is malformed."""
 
     code = 1302
     exit_code = EXIT_USAGE
 
     def __init__(self, text: str) -> None:
         self.text = text
-        super().__init__(f"{text!r} is no message id; one has 32 hex digits, or 56 with an IPv6 host")
+        super().__init__(f"{text!r} is not a message id; it needs 32 hex digits, or 56 with an IPv6 host")
 
 
 class MalformedBatchError(WireError):
@@ -41,17 +41,17 @@ class MalformedBatchError(WireError):
 
 
 class FrameError(WireError):
-    """Bytes of a connection that are no frame. Nothing after them can be trusted: the connection ends."""
+    """Bytes of a connection are not a frame. The connection closes, since nothing after them is valid."""
 
     code = 1304
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"{problem}; the connection cannot go on, check what the peer speaks on this port")
+        super().__init__(f"{problem}; the connection was closed; check the protocol of the peer on this port")
 
 
 class HeaderFieldError(WireError):
-    """A command lacks a field that it must have, or the field cannot be read."""
+    """A required field of a command is missing, or a field cannot be parsed."""
 
     code = 1305
 
@@ -62,7 +62,7 @@ class HeaderFieldError(WireError):
 
 
 class MalformedBodyError(WireError):
-    """The body of a command does not hold what its code promises."""
+    """The body of a command does not match its code."""
 
     code = 1306
 
@@ -72,12 +72,12 @@ class MalformedBodyError(WireError):
 
 
 class MalformedRecordError(WireError):
-    """What a broker sent is no record of a commit log."""
+    """A broker sent bytes that are not a record of a commit log."""
 
     code = 1307
 
     def __init__(self, position: int, problem: str) -> None:
         self.position, self.problem = position, problem
         super().__init__(
-            f"record at byte {position} of an answer: {problem}; check what answers at the broker"
+            f"record at byte {position} of a response: {problem}; check that the peer is a broker"
         )

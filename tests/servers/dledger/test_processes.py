@@ -125,7 +125,7 @@ def test_commands_ask_a_running_group(tmp_path: Path) -> None:
         measured = pyledger("dledger", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
         assert measured["entries"] >= 10
         refused = pyledger("dledger", "transfer", *options, "nobody")
-        assert (refused.code, "name members by the ids" in refused.err) == (1, True)
+        assert (refused.code, "use the ids" in refused.err) == (1, True)
         assert f"n0 leads in term {found['term']}" in pyledger("dledger", "transfer", *options, "n0").err
         elsewhere = ("--group", "other", *options[2:])
         assert "in another group" in pyledger("dledger", "append", *elsewhere, "x").err
