@@ -5,7 +5,7 @@
     with MessageStore.open("my-store") as store:
         store.put(Message("orders", b"one"))
 
-What is public, and what may change: docs/reference/public_api.md.
+The public names, and what may change: docs/reference/public_api.md.
 """
 
 from typing import TYPE_CHECKING

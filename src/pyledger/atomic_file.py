@@ -1,7 +1,7 @@
-"""Files that are replaced as a whole: a crash leaves the old content or the new one.
+"""Replace files as a whole: after a crash a file has its old content or the new content.
 
-Order of a write: the old content becomes `<name>.bak`, in the same way as what follows; the new content
-goes to `<name>.tmp` and is flushed; that takes the name; the folder is flushed. There always is a file.
+Order of a write: the old content is written to `<name>.bak` by these same steps; the new content is
+written to `<name>.tmp` and flushed; that file is renamed; the folder is flushed. The file always exists.
 
 Source: RocketMQ common/.../MixAll.java (string2File).
 """
@@ -15,7 +15,7 @@ from pyledger.regular_file import open_regular, read_regular
 
 
 def backup_of(path: Path) -> Path:
-    """The file that holds the content before the last write."""
+    """Return the path of the file with the content before the last write."""
     return path.with_name(path.name + ".bak")
 
 
@@ -33,14 +33,14 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
 
     Args:
         path: The file.
-        content: All of it.
+        content: The complete new content.
         backup: Keep the old content as `<name>.bak`.
-        mode: Who may do what with the new file, less the process's mask.
+        mode: Permission bits of the new file, before the process's umask.
 
     Raises:
-        OSError: the operating system refused; the old file stands as it was.
+        OSError: A system call failed; the old file is unchanged.
 
-    Durability: on return the new content survives a power cut; before, the old or the new one does.
+    Durability: on return the new content survives a power failure; before that, the old or new one.
     """
     fresh = path.with_name(path.name + ".tmp")
     try:

@@ -5,7 +5,7 @@
     with LedgerClient("sqlite:/var/ledgers/cluster.db") as client, client.create() as writer:
         writer.add(b"one")
 
-Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
+Classes whose names begin with `Async` are for asyncio; the others block and are thread-safe.
 """
 
 from pyledger.client.blocking.bookkeeper import (

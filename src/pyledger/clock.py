@@ -1,40 +1,40 @@
-"""The one place of the store that reads a clock. Everything else takes a `Clock`."""
+"""The only module that reads the system clock. All other code takes a `Clock`."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the store's services get the time from."""
+    """Source of time for a store's services."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since 1970 UTC; may step."""
+        """Return the wall clock in milliseconds since 1970 UTC; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back; for intervals only."""
+        """Return milliseconds of a clock that never goes back; for intervals only."""
 
     def monotonic_ns(self) -> int:
-        """The same clock in nanoseconds."""
+        """Return the monotonic clock in nanoseconds."""
 
     def hour_of_day(self) -> int:
-        """Local hour, 0 to 23: what `deleteWhen` names."""
+        """Return the local hour, 0 to 23, as `deleteWhen` uses it."""
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since 1970 UTC."""
+        """Return the wall clock in milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of the monotonic clock."""
+        """Return the monotonic clock in milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """The same clock in nanoseconds."""
+        """Return the monotonic clock in nanoseconds."""
         return time.monotonic_ns()
 
     def hour_of_day(self) -> int:
-        """Local hour, 0 to 23."""
+        """Return the local hour, 0 to 23."""
         return time.localtime().tm_hour

@@ -1,4 +1,4 @@
-"""Names that a package offers and imports on first use: importing the package stays cheap."""
+"""Names that a package imports on first use, so that importing the package is cheap."""
 
 import importlib
 import sys
@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package.
+    """Return the `__getattr__` and `__dir__` of a package.
 
     Args:
         package: Its dotted name.
-        homes: Names that it offers, by the module that has them.
+        homes: Public names, by the module that defines them.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 

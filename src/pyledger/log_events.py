@@ -1,8 +1,8 @@
 """Log lines are events: a fixed lower-case message plus fields. Handlers are the application's.
 
 The logger of a package is `pyledger.<package>`. A record carries the message as `record.event` and the fields
-as `record.fields`, for handlers that write them apart; its text has both. State changes are INFO, doubts
-WARNING; nothing is logged per message of a store.
+as `record.fields`, for handlers that write them separately; its text has both. State changes are INFO,
+unexpected conditions WARNING; no event is logged per stored message.
 """
 
 import logging
@@ -11,7 +11,7 @@ ROOT = "pyledger"
 
 
 def logger(package: str) -> logging.Logger:
-    """The logger of one package, such as `store`."""
+    """Return the logger of one package, such as `store`."""
     return logging.getLogger(f"{ROOT}.{package}")
 
 
@@ -30,14 +30,14 @@ def event(
         level: Level of `logging`.
         message: Fixed text, lower case, without values.
         error: Logged with its traceback.
-        fields: The values, in the order they are to be read.
+        fields: The values, in the order in which they are written.
 
-    Cost: nothing is formatted unless a handler wants the level.
+    Cost: nothing is formatted unless the level is enabled.
     """
     if target.isEnabledFor(level):
         text = "".join(f" {name}={value}" for name, value in fields.items())
         if not text.isascii():
-            # What a peer or a user gave may hold lone surrogates, which no file takes.
+            # Text from a peer or a user may have lone surrogates, which cannot be written to a file.
             text = text.encode("utf-8", "backslashreplace").decode("utf-8")
         extra = {"event": message, "fields": fields}
         target.log(level, "%s%s", message, text, exc_info=error, extra=extra, stacklevel=2)

@@ -1,8 +1,8 @@
-"""Opening files of a store, of a node and of a bookie by their names.
+"""Open files of stores, DLedger nodes and bookies by name.
 
-Only a regular file is one: opening a FIFO would wait for its other end for ever. To write it must stand there
-itself: through a symbolic link bytes would be cut off or zeroed in a file that may belong to anybody. Folders
-may be links, and who only reads follows them. `src/_core/base/store_file.h` does the same natively.
+Only regular files are opened: opening a FIFO could block forever. Writers do not follow a symbolic link: that
+could truncate or overwrite a file outside the folder. Folders may be links, and readers follow links.
+`src/_core/base/store_file.h` does the same natively.
 """
 
 import errno
@@ -17,7 +17,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
     """Open a file as `os.open` does; also the `opener` of `open`.
 
     Raises:
-        OSError: the system refused; ELOOP of a link, ENXIO of anything else that is no regular file.
+        OSError: The system call failed; ELOOP for a link, ENXIO for any other file that is not regular.
     """
     kept = 0 if flags & os.O_ACCMODE == os.O_RDONLY else os.O_NOFOLLOW
     try:
@@ -35,6 +35,6 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
 
 
 def read_regular(path: Path) -> bytes:
-    """All of a file."""
+    """Return the content of a file."""
     with open(path, "rb", opener=open_regular) as file:
         return file.read()

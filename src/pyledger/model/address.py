@@ -1,18 +1,18 @@
-"""`host:port`, as people write it."""
+"""Parse `host:port`."""
 
 PORT_MAX = 65_535
 PORT_DIGITS = len(str(PORT_MAX))
 
 
 def split_address(address: str, least_port: int = 1) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host may stand in brackets.
+    """Return host and port of `host:port`; an IPv6 host may be in brackets.
 
     Args:
         address: The text.
-        least_port: 0 where a free port may be asked for.
+        least_port: 0 if port 0 (any free port) is allowed.
 
     Raises:
-        ValueError: it is no such text, or no name of a host.
+        ValueError: The text is not `host:port`, or the host is not valid.
     """
     host, colon, port = address.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -20,12 +20,12 @@ def split_address(address: str, least_port: int = 1) -> tuple[str, int]:
     if not colon or not host or not is_number or not least_port <= int(port) <= PORT_MAX:
         raise ValueError("it is not host:port")
     if not can_be_host(host):
-        raise ValueError("it names no host")
+        raise ValueError("the host name is not valid")
     return host, int(port)
 
 
 def can_be_host(name: str) -> bool:
-    """Whether a text can name a host; resolvers raise UnicodeError for one that cannot."""
+    """Return True if a text can be a host name; for others resolvers raise UnicodeError."""
     try:
         name.encode("idna")
     except UnicodeError:

@@ -2,7 +2,7 @@
 
 The native module picks a kernel when it loads: carry-less multiplication on 512-bit registers, on 128-bit
 registers with SSE4.2's own CRC-32C, or table lookups anywhere else. All give the same numbers; the choice is
-`digest_backend()`. A running digest goes on from the last result: `crc32(a + b) == crc32(b, crc32(a))`.
+`digest_backend()`. A digest can continue from an earlier result: `crc32(a + b) == crc32(b, crc32(a))`.
 """
 
 from pyledger._core import body_crc, crc32, crc32c, digest_backend

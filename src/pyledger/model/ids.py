@@ -1,4 +1,4 @@
-"""Numbers that must not be mixed up, as types. At run time each is a plain `int`."""
+"""Types for numbers that must not be confused. At run time each is a plain `int`."""
 
 from typing import NewType
 
@@ -9,4 +9,4 @@ QueueId = NewType("QueueId", int)
 """Number of a queue within its topic, from 0."""
 
 QueueOffset = NewType("QueueOffset", int)
-"""Place in a consume queue: units, not bytes."""
+"""Offset in a consume queue, in units, not bytes."""

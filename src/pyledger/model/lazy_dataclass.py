@@ -1,7 +1,7 @@
-"""Frozen dataclasses with slots whose methods are made when somebody needs them.
+"""Frozen dataclasses with slots whose methods are generated on first use.
 
-A dataclass takes most of the time that importing it takes: its methods are compiled at once. A broker knows
-more than a hundred kinds of headers and bodies, and its start meets a dozen.
+Most of the time to import a dataclass is spent on compiling its methods. A broker has more than a hundred
+header and body classes, and needs a dozen at start-up.
 """
 
 import threading
@@ -21,7 +21,7 @@ LOCK = threading.RLock()
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def lazy_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """As `dataclass(frozen=True, slots=True)`."""
+    """Decorate a class like `dataclass(frozen=True, slots=True)`."""
 
     def decorate(kind: type[T]) -> type[T]:
         own = {k: v for k, v in vars(kind).items() if k not in {"__dict__", "__weakref__"}}
@@ -36,12 +36,12 @@ def lazy_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
 
 
 def is_class_variable(hint: object) -> bool:
-    """Whether an annotation is of the class, and no field."""
+    """Return True if an annotation is a ClassVar, not a field."""
     return hint is ClassVar or get_origin(hint) is ClassVar
 
 
 class UnbuiltMethods:
-    """Stands where a class has its fields and its `__init__`, until one of them is asked for."""
+    """Placeholder for the fields and the `__init__` of a class until one of them is used."""
 
     def __init__(self, kind: type, own: dict[str, Any], *, kw_only: bool) -> None:
         self._kind, self._own, self._kw_only = kind, own, kw_only
@@ -54,12 +54,12 @@ class UnbuiltMethods:
         kind.__init__ = make_and_begin  # type: ignore[misc]
 
     def __get__(self, instance: object, owner: type) -> object:
-        """The fields."""
+        """Generate the methods and return the fields."""
         self.make()
         return getattr(owner, FIELDS)
 
     def make(self) -> None:
-        """Let `dataclass` make the methods for a twin, and take them."""
+        """Generate the methods with `dataclass` on a copy of the class, and take them."""
         with LOCK:
             if vars(self._kind)[FIELDS] is not self:
                 return

@@ -1,4 +1,4 @@
-"""What goes into a store and where it stands there: `Message`, `MessageQueue`, `PutResult`, `QueueRange`."""
+"""Messages and their positions in a store: `Message`, `MessageQueue`, `PutResult`, `QueueRange`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Message:
     delay_level: int = 0
     """1 to 18; 0 delivers at once."""
     flag: int = 0
-    """The application's own number; the store does not look at it."""
+    """A number for the application; the store does not interpret it."""
     sys_flag: int = 0
     born_timestamp_ms: int | None = None
     """None: the time of the put."""
@@ -38,7 +38,7 @@ class Message:
 
 
 class PutResult(NamedTuple):
-    """Where a put message stands."""
+    """Position of a stored message."""
 
     physical_offset: int
     """Bytes from the start of the commit log."""
@@ -71,12 +71,12 @@ ALL_TAGS = "*"
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...] | None:
-    """Tags of an expression such as `TagA || TagB`, each once; None for all: no expression, or `*` alone.
+    """Return the distinct tags of an expression such as `TagA || TagB`; None (all) for None, empty or `*`.
 
-    Parts of blanks alone count for nothing, so no tag may be left: then no message is wanted.
+    Blank parts are ignored. If no tag is left, the result is empty: no message matches.
 
     Raises:
-        SubscriptionSyntaxError: there are separators and nothing else.
+        SubscriptionSyntaxError: The expression has only separators.
 
     Source: RocketMQ remoting/.../protocol/filter/FilterAPI.java.
     """
@@ -89,7 +89,7 @@ def parse_tags(expression: str | None) -> tuple[str, ...] | None:
 
 
 def tags_code(tags: str) -> int:
-    """What a queue unit holds for a message's tags: Java's `String.hashCode`, signed 32 bits."""
+    """Return the code of a message's tags in a queue unit: Java's `String.hashCode`, signed 32 bits."""
     units = memoryview(tags.encode("utf-16-be", "surrogatepass"))
     code = 0
     for at in range(0, len(units), 2):

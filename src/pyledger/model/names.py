@@ -1,4 +1,4 @@
-"""The names that brokers and clients share: properties of a message, topics and groups of the system.
+"""Names that brokers and clients share: message properties, system topics and groups.
 
 Source: RocketMQ common/.../MessageConst.java, TopicValidator.java, MixAll.java,
 TransactionalMessageUtil.java.
@@ -51,14 +51,14 @@ CONSUME_START_TIME = "CONSUME_START_TIME"
 MIN_OFFSET = "MIN_OFFSET"
 MAX_OFFSET = "MAX_OFFSET"
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-"""Group of the producer that every client has."""
+"""Group of the internal producer of each client."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LIGHT_QUEUE_PREFIX = "%LMQ%"
-"""Of the topics of light queues: their units name records of other topics."""
+"""Prefix of light queue topics, whose units point to records of other topics."""
 DEFAULT_TOPIC = "TBW102"
-"""Template of topics that a first send creates."""
+"""Template of topics that are created by a first send."""
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -71,27 +71,27 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_TOPIC_PREFIXES = (SYSTEM_TOPIC_PREFIX, "RMQ_SYS_")
 TRACE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "TRACE_DATA_"
-"""Of the trace topics of one region each."""
+"""Prefix of the trace topics of single regions."""
 REVIVE_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 
 def retry_topic(group: str) -> str:
-    """Where messages wait that a group could not consume."""
+    """Return the topic of messages that a group retries."""
     return RETRY_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Where replies are stored."""
+    """Return the topic of replies."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def revive_topic(cluster: str) -> str:
-    """Where a broker notes what was popped and acknowledged."""
+    """Return the topic in which a broker records pops and acknowledgements."""
     return REVIVE_PREFIX + cluster
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages end that a group has given up."""
+    """Return the dead-letter topic of a group."""
     return DLQ_PREFIX + group

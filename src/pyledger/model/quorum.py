@@ -1,6 +1,6 @@
-"""Majorities: the highest index that one holds, what a vote came to, and both as text.
+"""Majorities: the highest index that a majority holds, the result of a vote, and both as text.
 
-Invariant: two majorities of the same voters share a voter, so what one holds no other can undo.
+Invariant: two majorities of the same voters share a voter, so no majority can undo what another one holds.
 Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker); etcd raft quorum/majority.go.
 """
 
@@ -12,11 +12,11 @@ from pyledger._core import quorum_index
 __all__ = ["NO_INDEX", "VoteResult", "describe", "quorum_index", "vote_result"]
 
 NO_INDEX = -1
-"""Water mark of a voter that holds nothing, or has not been heard of. The first index is 0, as in DLedger."""
+"""Watermark of a voter that holds nothing or has not reported. The first index is 0, as in DLedger."""
 
 
 class VoteResult(Enum):
-    """What a vote came to."""
+    """Result of a vote."""
 
     WON = "won"
     LOST = "lost"
@@ -27,28 +27,28 @@ def vote_result(votes: Mapping[str, bool | None]) -> VoteResult:
     """Count a vote.
 
     Args:
-        votes: Every voter with its answer: granted, refused, or None while it is silent.
+        votes: Every voter with its response: True granted, False rejected, None no response yet.
 
     Returns:
         WON once a majority granted; LOST once a majority can no longer be reached; PENDING until then.
     """
     majority = len(votes) // 2 + 1
     granted = sum(vote is True for vote in votes.values())
-    refused = sum(vote is False for vote in votes.values())
+    rejected = sum(vote is False for vote in votes.values())
     if granted >= majority:
         return VoteResult.WON
-    return VoteResult.LOST if len(votes) - refused < majority else VoteResult.PENDING
+    return VoteResult.LOST if len(votes) - rejected < majority else VoteResult.PENDING
 
 
 def describe(water_marks: Mapping[str, int | None]) -> str:
-    """Draw the water marks of a group, one voter a line, for people and text tests.
+    """Draw the watermarks of a group, one voter per line, for people and text tests.
 
     Args:
-        water_marks: Every voter with its index, or None where nothing is known (drawn as `?`).
+        water_marks: Every voter with its index, or None if it is not known (drawn as `?`).
 
     Returns:
-        A bar as long as the number of voters that hold less, then the index, the voter, and a mark at those
-        who hold the quorum index; the quorum index itself in the last line.
+        One line per voter: a bar as long as the number of voters that hold less, the index, the voter,
+        and `*` if it holds the quorum index. The last line is the quorum index.
     """
     known = {voter: NO_INDEX if mark is None else mark for voter, mark in water_marks.items()}
     marks = sorted(known.values())

@@ -1,4 +1,4 @@
-"""The numbers of the remoting protocol: what is asked, what is answered, who speaks.
+"""Codes of the remoting protocol: requests, responses, languages.
 
 An unknown code is not an error of the frame: `RemotingCommand.code` is a plain `int`, and a server answers
 `REQUEST_CODE_NOT_SUPPORTED`.
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for.
+    """Kind of a request.
 
     Source: RocketMQ remoting/.../protocol/RequestCode.java.
     """
@@ -169,7 +169,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went.
+    """Result of a request.
 
     Source: RocketMQ remoting/.../protocol/RemotingSysResponseCode.java, ResponseCode.java.
     """
@@ -243,7 +243,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in. C++ clients get another body for some requests.
+    """Language of a peer. C++ clients get a different body for some requests.
 
     Source: RocketMQ remoting/.../protocol/LanguageCode.java.
     """

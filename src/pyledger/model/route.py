@@ -1,7 +1,7 @@
-"""What brokers tell a name server, and what it tells its clients: plain values.
+"""What brokers report to a name server, and what it returns to clients: plain values.
 
-Upstream's word for each class stands in its docstring; fields are named as in `TopicConfig`, or as upstream
-names them, in snake case.
+Each docstring gives upstream's class name; fields are named as in `TopicConfig`, or as upstream names them,
+in snake case.
 
 Source: RocketMQ remoting/.../protocol/route, remoting/.../protocol/statictopic, RouteInfoManager.java.
 """
@@ -43,7 +43,7 @@ class BrokerRoute:
 
 @lazy_dataclass()
 class QueueMapping:
-    """Where one broker name stands in a static topic; upstream's `TopicQueueMappingInfo`."""
+    """The queues of one broker name in a static topic; upstream's `TopicQueueMappingInfo`."""
 
     topic: str
     broker_name: str
@@ -57,7 +57,7 @@ class QueueMapping:
 
 @lazy_dataclass()
 class TopicRoute:
-    """Answer to "where is this topic?"; upstream's `TopicRouteData`."""
+    """Queues and brokers of one topic; upstream's `TopicRouteData`."""
 
     queues: tuple[QueueRoute, ...] = ()
     brokers: tuple[BrokerRoute, ...] = ()
@@ -81,7 +81,7 @@ class ClusterRoutes:
 
 @lazy_dataclass()
 class BrokerIdentity:
-    """Who a broker says it is, in each of its requests to a name server."""
+    """Identity of a broker in each of its requests to a name server."""
 
     cluster: str
     broker_name: str
@@ -100,28 +100,28 @@ class Registration:
     queue_mappings: Mapping[str, QueueMapping] = field(default_factory=dict)
     """By topic."""
     filter_servers: tuple[str, ...] | None = None
-    """None: the registration does not speak of them (before version 37)."""
+    """None: the registration does not contain them (before version 37)."""
     heartbeat_timeout_ms: int | None = None
     enable_acting_master: bool | None = None
-    """None: the broker does not know of acting masters (before 5.0)."""
+    """None: the broker does not support acting masters (before 5.0)."""
     zone_name: str | None = None
 
 
 @lazy_dataclass()
 class MinBrokerIdChange:
-    """A notice to brokers of one name that the smallest id among them is another one now."""
+    """Notification to brokers of one name that their smallest id has changed."""
 
     min_broker_id: int
     min_broker_addr: str
     targets: tuple[str, ...]
-    """Addresses to tell."""
+    """Addresses to notify."""
     offline_broker_addr: str | None = None
     ha_broker_addr: str | None = None
 
 
 @lazy_dataclass()
 class Registered:
-    """Answer to a registration: where a slave finds its master, and who else must know."""
+    """Response to a registration: the master of a slave, and the notifications to send."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -130,7 +130,7 @@ class Registered:
 
 @lazy_dataclass()
 class ExpiredBroker:
-    """A broker that was silent for too long: its channel is to be closed."""
+    """A broker whose heartbeats stopped: its channel must be closed."""
 
     cluster: str
     broker_addr: str

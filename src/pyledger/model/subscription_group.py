@@ -1,4 +1,4 @@
-"""What a consumer group is to its broker: `SubscriptionGroup`.
+"""Configuration of a consumer group at its broker: `SubscriptionGroup`.
 
 Source: RocketMQ remoting/.../protocol/subscription/SubscriptionGroupConfig.java.
 """
@@ -25,7 +25,7 @@ WIRE_NAMES = {
     "retry_queue_count": "retryQueueNums",
     "slow_broker_id": "whichBrokerWhenConsumeSlowly",
 }
-"""Our word and upstream's for each field, in upstream's order."""
+"""Our name and upstream's of each field, in upstream's order."""
 OUR_NAMES = {theirs: ours for ours, theirs in WIRE_NAMES.items()}
 READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("consume", "consume_from_min", "consume_broadcast"), truth),
@@ -38,13 +38,13 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def default_retry_policy() -> dict[str, Any]:
-    """The policy that a group has unless told otherwise."""
+    """Return the default retry policy of a group."""
     return {"type": "CUSTOMIZED"}
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroup:
-    """One group, as its broker has it."""
+    """Configuration of one consumer group."""
 
     name: str
     consume: bool = True
@@ -55,20 +55,20 @@ class SubscriptionGroup:
     retry_times_max: int = 16
     retry_policy: Mapping[str, Any] = field(default_factory=default_retry_policy)
     broker_id: int = 0
-    """Where its members are to read."""
+    """Broker id from which its members read."""
     slow_broker_id: int = 1
-    """Where they are to read when they are far behind."""
+    """Broker id from which members with a large lag read."""
     notify_changes: bool = True
-    """Whether members hear of each other at once."""
+    """Whether members are notified of each other at once."""
     sys_flag: int = 0
     consume_timeout_minutes: int = 15
     attributes: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that are kept for whoever knows them."""
+    """Unknown fields, kept for other versions."""
 
     @classmethod
     def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
-        """From the object in a file or a request; what it leaves out has its default."""
+        """Create it from the object in a file or a request; missing fields get their defaults."""
         given: dict[str, Any] = {"name": name}
         others: dict[str, Any] = {}
         for key, value in document.items():
@@ -79,6 +79,6 @@ class SubscriptionGroup:
         return cls(**given, others=others)
 
     def document(self) -> dict[str, Any]:
-        """The object for a file or a response, fields in upstream's order."""
+        """Return the object for a file or a response, fields in upstream's order."""
         fields = {theirs: getattr(self, ours) for ours, theirs in WIRE_NAMES.items()}
         return dict(sorted({**fields, **self.others}.items()))

@@ -6,7 +6,7 @@ Source: RocketMQ common/.../MessageSysFlag.java.
 from enum import IntEnum
 
 COMPRESSED = 0x1
-"""The body is packed, as the bits of `COMPRESSION_MASK` say; see `pyledger.wire.compression`."""
+"""The body is compressed; the bits of `COMPRESSION_MASK` give the type; see `pyledger.wire.compression`."""
 MULTI_TAGS = 0x2
 TRANSACTION_MASK = 0xC
 BORN_HOST_IPV6 = 0x10
@@ -18,7 +18,7 @@ COMPRESSION_SHIFT = 8
 
 
 class TransactionType(IntEnum):
-    """What a record is to a transaction; the values are the bits."""
+    """Role of a record in a transaction; the values are the bits."""
 
     NONE = 0x0
     PREPARED = 0x4
@@ -27,5 +27,5 @@ class TransactionType(IntEnum):
 
 
 def transaction_type(sys_flag: int) -> TransactionType:
-    """The part that a record plays in a transaction."""
+    """Return the role of a record in a transaction."""
     return TransactionType(sys_flag & TRANSACTION_MASK)

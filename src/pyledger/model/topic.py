@@ -1,4 +1,4 @@
-"""What a topic is: `TopicConfig`, its permissions, and the version of a table of topics.
+"""`TopicConfig`, its permissions, and `DataVersion`, the version of a topic table.
 
 Source: RocketMQ common/.../TopicConfig.java, PermName.java, DataVersion.java.
 """
@@ -20,7 +20,7 @@ class Permission(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """Tells two editions of a file apart; equal only if all three parts are."""
+    """Version of a stored table. Two versions are equal only if all three parts are."""
 
     counter: int = 0
     state_version: int = 0
@@ -28,22 +28,22 @@ class DataVersion:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any] | None) -> Self:
-        """From the object in a file; a file of 4.9 may have none."""
+        """Create it from the object in a file; None, as in files of 4.9, gives zeros."""
         found = document or {}
         return cls(*(int(found.get(name, 0)) for name in ("counter", "stateVersion", "timestamp")))
 
     def next(self, now_ms: int) -> "DataVersion":
-        """The edition after this one."""
+        """Return the next version."""
         return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
 
     def of_new_master(self, now_ms: int) -> "DataVersion":
-        """The first edition of a broker that takes over as master: later than any of the old one's."""
+        """Return the first version of a broker promoted to master: later than any of the old master's."""
         return replace(
             self, counter=self.counter + 1, state_version=self.state_version + 1, timestamp_ms=now_ms
         )
 
     def document(self) -> dict[str, Any]:
-        """The object for a file."""
+        """Return the object for a file."""
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp_ms}
 
 
@@ -52,7 +52,7 @@ NO_VERSION = DataVersion()
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic, as its broker has it."""
+    """Configuration of one topic at its broker."""
 
     name: str
     read_queue_count: int = 16
@@ -66,7 +66,7 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, name: str, document: Mapping[str, Any]) -> Self:
-        """From the object in a file."""
+        """Create it from the object in a file."""
         return cls(
             name=str(document.get("topicName", name)),
             read_queue_count=int(document.get("readQueueNums", 16)),
@@ -79,7 +79,7 @@ class TopicConfig:
         )
 
     def document(self) -> dict[str, Any]:
-        """The object for a file."""
+        """Return the object for a file."""
         return {
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -93,5 +93,5 @@ class TopicConfig:
 
 
 def truth(value: object) -> bool:
-    """A boolean, also where a file has it as text."""
+    """Return a boolean that may be stored as text."""
     return value.lower() == "true" if isinstance(value, str) else bool(value)

@@ -24,14 +24,14 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
 
     Args:
         path: The file.
-        content: All of it.
+        content: The complete new content.
         backup: Keep the old content as `<name>.bak`.
 
     Raises:
         StoreFullError: no room; the old file stands as it was.
         StoreIOError: the operating system refused.
 
-    Durability: on return the new content survives a power cut; before, the old or the new one does.
+    Durability: on return the new content survives a power failure; before that, the old or new one.
     """
     try:
         replace_file(path, content, backup=backup)
