@@ -1,1 +1,1 @@
-"""What a cluster of bookies knows together: a tree of nodes, and ledgers, bookies and cookies in it."""
+"""Shared metadata of a cluster of bookies: a tree of nodes with ledgers, bookies and cookies."""

@@ -1,7 +1,7 @@
-"""The election of the one auditor of a cluster: whoever has the oldest vote that is still there.
+"""The election of a cluster's auditor: the candidate with the oldest remaining vote.
 
-A vote ends with the session of whoever gave it. Two may take themselves for elected for a moment, when a
-session was lost and its owner does not know yet: what an auditor does may be done twice.
+A vote ends with its candidate's session. Two candidates may briefly both act as elected, when one has
+lost its session but does not know yet. An auditor's actions must therefore be idempotent.
 
 Source: BookKeeper meta/ZkLedgerAuditorManager.java.
 """
@@ -18,24 +18,24 @@ ELECTION, PREFIX = "auditorelection", "V_"
 
 
 class AuditorElection:
-    """The votes of one cluster."""
+    """The election of one cluster's auditor."""
 
     def __init__(self, store: MetadataStore, root: str) -> None:
-        """Of a store that is started.
+        """Create it in a store that is started.
 
         Args:
-            store: Where they are.
+            store: The metadata store.
             root: Path of the cluster.
         """
         self._store, self._folder = store, f"{root}/{FOLDER}/{ELECTION}"
 
     async def stand(self, candidate: str) -> AsyncGenerator[bool, None]:
-        """Be a candidate until this generator is closed; tells whether elected, then each change of it.
+        """Be a candidate until this generator is closed; yield whether it is elected, now and after changes.
 
         Args:
-            candidate: Its name; a vote of this name from before is taken back.
+            candidate: Name of the candidate; an earlier vote with this name is withdrawn.
         """
-        told: bool | None = None
+        reported: bool | None = None
         own = await self._vote(candidate)
         states = self._store.watch_children(self._folder)
         try:
@@ -43,24 +43,24 @@ class AuditorElection:
                 async for names in states:
                     votes = in_order(names or ())
                     if own not in votes:
-                        # The session was lost, and the vote with it.
-                        if told:
-                            told = False
-                            yield told
+                        # The session was lost, and with it the vote.
+                        if reported:
+                            reported = False
+                            yield reported
                         own = await self._vote(candidate)
                         continue
                     elected = votes[0] == own
-                    if elected and not told:
+                    if elected and not reported:
                         await self._store.set(self._folder, encode_vote(candidate))
-                    if elected != told:
-                        told = elected
-                        yield told
+                    if elected != reported:
+                        reported = elected
+                        yield reported
         finally:
             with contextlib.suppress(NoNodeError):
                 await self._store.delete(f"{self._folder}/{own}")
 
     async def auditor(self) -> str | None:
-        """Who is elected now; None: nobody stands."""
+        """Return the elected candidate; None if there is no vote."""
         while True:
             try:
                 votes = in_order(await self._store.children(self._folder))
@@ -77,7 +77,7 @@ class AuditorElection:
         for name in in_order(await self._store.children(self._folder)):
             node = await self._store.get(f"{self._folder}/{name}")
             if node is not None and node.data == data:
-                # Of a session that is ending, or of a try whose answer was lost.
+                # The vote of an expiring session, or of an attempt whose response was lost.
                 with contextlib.suppress(NoNodeError):
                     await self._store.delete(f"{self._folder}/{name}")
         while True:
@@ -92,6 +92,6 @@ class AuditorElection:
 
 
 def in_order(names: tuple[str, ...]) -> list[str]:
-    """Votes, the oldest first."""
+    """Return the votes, oldest first."""
     votes = [name for name in names if name.removeprefix(PREFIX).isdigit()]
     return sorted(votes, key=lambda name: int(name.removeprefix(PREFIX)))

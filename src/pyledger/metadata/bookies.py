@@ -1,4 +1,4 @@
-"""Which bookies there are, where they listen, and the cookies that prove who they are.
+"""Registrations of bookies, their addresses, and the cookies that identify them.
 
 Source: BookKeeper discover/ZKRegistrationManager.java, ZKRegistrationClient.java.
 """
@@ -25,13 +25,13 @@ AVAILABLE, READ_ONLY, COOKIES = "available", "readonly", "cookies"
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBookies:
-    """Bookies that are there, by id; None: what it registered with is malformed, so it cannot be reached."""
+    """Registered bookies by id; None for a malformed registration, which cannot be reached."""
 
     writable: dict[str, Registration | None]
     read_only: dict[str, Registration | None]
 
     def address(self, bookie_id: str) -> tuple[str, int] | None:
-        """Host and port; of a bookie that is not registered, what its id says."""
+        """Return host and port; of a bookie that is not registered, those in its id."""
         found = self.writable.get(bookie_id) or self.read_only.get(bookie_id)
         if found is not None:
             return found.address
@@ -44,23 +44,23 @@ class BookieTable:
     """The bookies of one cluster."""
 
     def __init__(self, store: MetadataStore, root: str) -> None:
-        """Of a store that is started.
+        """Create it in a store that is started.
 
         Args:
-            store: Where they register.
+            store: The metadata store.
             root: Path of the cluster.
         """
         self._store, self._root = store, root
 
     async def registered(self) -> RegisteredBookies:
-        """All bookies that are there now."""
+        """Return all registered bookies."""
         return RegisteredBookies(await self._list(read_only=False), await self._list(read_only=True))
 
     async def watch(self) -> AsyncGenerator[RegisteredBookies, None]:
-        """All bookies that are there now, then whenever one comes or goes.
+        """Yield all registered bookies now, then after each change.
 
         Raises:
-            MetadataUnreachableError: The store cannot tell any more.
+            MetadataUnreachableError: The store can no longer be watched.
         """
         changed = asyncio.Event()
 
@@ -76,16 +76,16 @@ class BookieTable:
         folders = (self._folder(read_only=False), self._folder(read_only=True))
         tasks = [asyncio.get_running_loop().create_task(follow(folder)) for folder in folders]
         try:
-            told = None
+            last = None
             while True:
                 await changed.wait()
                 changed.clear()
                 for task in tasks:
                     if task.done():
-                        await task  # raises what ended it
+                        await task  # raises the error that ended it
                 found = await self.registered()
-                if found != told:
-                    told = found
+                if found != last:
+                    last = found
                     yield found
         finally:
             for task in tasks:
@@ -95,19 +95,19 @@ class BookieTable:
     async def register(
         self, bookie_id: str, registration: Registration, *, read_only: bool = False, timeout_ms: int = 10_000
     ) -> None:
-        """Say that a bookie is there, for as long as this session lives.
+        """Register a bookie until this session ends.
 
-        It changes sides in one go: the new node is there before the old one goes.
+        To change between writable and read-only, the new node is created before the old one is deleted.
 
         Args:
             bookie_id: Its name.
             registration: Where it listens.
-            read_only: Whether it takes no new entries.
-            timeout_ms: How long a node of an earlier session is waited for to end.
+            read_only: Whether it rejects new entries.
+            timeout_ms: How long to wait for the node of an earlier session to disappear.
 
         Raises:
-            BookieExistsError: Another session keeps the id.
-            LedgerMetadataError: The id is none.
+            BookieExistsError: Another session has registered the id.
+            LedgerMetadataError: The id is malformed.
         """
         path = f"{self._folder(read_only=read_only)}/{check_bookie_id(bookie_id)}"
         await self._store.ensure(self._folder(read_only=read_only))
@@ -123,14 +123,14 @@ class BookieTable:
         await self._remove(bookie_id, read_only=not read_only)
 
     async def unregister(self, bookie_id: str) -> None:
-        """Say that a bookie is gone."""
+        """Remove the registration of a bookie."""
         await self._remove(bookie_id, read_only=False)
         await self._remove(bookie_id, read_only=True)
 
     # --- cookies
 
     async def cookie(self, bookie_id: str) -> tuple[Cookie, int] | None:
-        """A bookie's cookie and its version; None: it has none, so it is new."""
+        """Return a bookie's cookie and its version; None for a new bookie."""
         node = await self._store.get(self._cookie_path(bookie_id))
         return None if node is None else (decode_cookie(node.data), node.version)
 
@@ -138,13 +138,13 @@ class BookieTable:
         """Store a bookie's cookie.
 
         Args:
-            bookie_id: Whose.
-            cookie: What.
-            version: Of the one that it replaces; None: there must be none.
+            bookie_id: Id of the bookie.
+            cookie: The cookie.
+            version: Version of the cookie that it replaces; None: no cookie may exist.
 
         Raises:
-            NodeExistsError: There is one.
-            NodeVersionError: Somebody else has changed it.
+            NodeExistsError: A cookie exists.
+            NodeVersionError: Another client has changed it.
         """
         path, data = self._cookie_path(bookie_id), encode_cookie(cookie)
         if version is None:
@@ -154,7 +154,7 @@ class BookieTable:
             await self._store.set(path, data, version)
 
     async def delete_cookie(self, bookie_id: str) -> None:
-        """Forget a bookie, whose ledgers must have been copied before.
+        """Delete a bookie's cookie. Its ledgers must have been re-replicated before.
 
         Raises:
             NoNodeError: It has no cookie.
@@ -162,7 +162,7 @@ class BookieTable:
         await self._store.delete(self._cookie_path(bookie_id))
 
     async def known(self) -> tuple[str, ...]:
-        """Ids of all bookies that ever were, whether they are there or not."""
+        """Return the ids of all bookies with a cookie, registered or not."""
         try:
             return await self._store.children(f"{self._root}/{COOKIES}")
         except NoNodeError:
@@ -207,7 +207,7 @@ class BookieTable:
 
 
 def registration_of(bookie_id: str, data: bytes) -> Registration | None:
-    """What a bookie registered with; None: it cannot be read, and must not hinder the others."""
+    """Decode a registration; None if it is malformed, so that it does not affect other bookies."""
     try:
         return decode_registration(bookie_id, data)
     except LedgerMetadataError:

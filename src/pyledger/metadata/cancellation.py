@@ -1,16 +1,16 @@
-"""The end of tasks that go on whatever the metadata store answers."""
+"""Cancellation of tasks that continue despite failures of the metadata store."""
 
 import asyncio
 
 
 def end_if_cancelled() -> None:
-    """End the current task, if that was asked for: for loops that try again after a failure.
+    """Raise if the current task was cancelled. Loops that retry after a failure call it.
 
-    An error raised while cancelled work cleans up, such as that of a store that does not answer, takes the
-    place of the cancellation.
+    An error raised while cancelled work cleans up, for example by a store that does not respond, replaces
+    the cancellation.
 
     Raises:
-        asyncio.CancelledError: It was asked for.
+        asyncio.CancelledError: The task was cancelled.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

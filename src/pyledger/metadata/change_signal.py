@@ -1,10 +1,10 @@
-"""Waking those who wait for a change, without missing one that comes before they wait."""
+"""A signal of changes that does not miss a change made before the wait."""
 
 import asyncio
 
 
 class Signal:
-    """A counter that can be waited for. Belongs to one event loop."""
+    """A counter whose increases tasks can wait for. Belongs to one event loop."""
 
     __slots__ = ("_count", "_waiters")
 
@@ -14,11 +14,11 @@ class Signal:
 
     @property
     def count(self) -> int:
-        """How often it was given."""
+        """How often `give` was called."""
         return self._count
 
     def give(self) -> None:
-        """Wake all."""
+        """Increase the counter and wake all waiting tasks."""
         self._count += 1
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -26,7 +26,7 @@ class Signal:
                 waiter.set_result(None)
 
     async def wait(self, seen: int) -> None:
-        """Wait until it was given more often than `seen`."""
+        """Wait until the counter is above `seen`."""
         while self._count <= seen:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

@@ -29,15 +29,15 @@ class Cluster:
     """A cluster's metadata. Use it with `async with`, or start and close it.
 
     Attributes:
-        store: The tree that all of it is in.
+        store: The tree of nodes that contains it.
         ledgers: Metadata of ledgers.
         bookies: Registrations and cookies.
-        marks: Ledgers that lack copies.
-        election: Of the auditor, who looks for them.
+        marks: Under-replicated ledgers.
+        election: Election of the auditor, which finds them.
     """
 
     def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
-        """A cluster in a store.
+        """Create a cluster in a store.
 
         Args:
             store: Not started yet.
@@ -53,12 +53,12 @@ class Cluster:
         """Connect.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
+            MetadataUnreachableError: No server responds.
         """
         await self.store.start()
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         await self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -69,18 +69,18 @@ class Cluster:
         await self.close()
 
     async def format(self) -> bool:
-        """Make an empty cluster; False when there is one, which is left as it is."""
+        """Create an empty cluster. Return False and change nothing if one exists."""
         await self.store.ensure(f"{self.root}/{AVAILABLE}/{READ_ONLY}")
         await self._put_new(INSTANCE_ID, str(uuid.uuid4()).encode())
         return await self._put_layout()
 
     async def check(self) -> None:
-        """Make sure that ledgers are kept in the way that is known here.
+        """Check that the layout of the ledgers is supported.
 
-        A cluster with a name and no layout, as Pulsar's set-up leaves it, gets one, as from Java's bookies.
+        Like Java's bookies, it adds the layout to a cluster that has only an instance id (Pulsar's set-up).
 
         Raises:
-            LedgerMetadataError: They are not, or there is no cluster.
+            LedgerMetadataError: The layout is not supported, or no cluster exists.
         """
         node = await self.store.get(f"{self.root}/{LAYOUT}")
         if node is None and await self.instance_id():
@@ -88,14 +88,14 @@ class Cluster:
             node = await self.store.get(f"{self.root}/{LAYOUT}")
         if node is None:
             raise LedgerMetadataError(
-                f"there is no cluster under {self.root}; `pyledger cluster format` makes one"
+                f"no cluster exists under {self.root}; `pyledger cluster format` creates one"
             )
         lines = node.data.decode(errors="replace").splitlines()
         if len(lines) < 2 or lines[1].partition(":")[0] != FACTORY:
-            raise LedgerMetadataError(f"{self.root}/{LAYOUT} is {lines[1:]}; only {FACTORY} is known")
+            raise LedgerMetadataError(f"{self.root}/{LAYOUT} is {lines[1:]}; only {FACTORY} is supported")
 
     async def instance_id(self) -> str:
-        """The name that cookies bear; empty where the cluster has none."""
+        """Return the instance id, which cookies contain; empty if the cluster has none."""
         node = await self.store.get(f"{self.root}/{INSTANCE_ID}")
         return "" if node is None else node.data.decode()
 
@@ -111,18 +111,18 @@ class Cluster:
 
 
 def locate(address: str, *, make: bool = True) -> Cluster:
-    """The cluster at an address; not started yet.
+    """Return the cluster at an address, not started.
 
     Args:
         address: `zk://host:port,host:port/ledgers` (also with upstream's `zk+hierarchical:` and
             `zk+null:`), or `sqlite:FILE`.
-        make: A FILE that is missing is made.
+        make: Create FILE if it does not exist.
 
     Raises:
-        ConfigError: It is none, or what it needs is not installed.
+        ConfigError: The address is malformed, or kazoo is not installed.
     """
     if (found := _ADDRESS.fullmatch(address)) is not None:
-        # Imported here, since a cluster in a file needs nothing but Python.
+        # Imported here: a cluster in a file does not need kazoo.
         try:
             from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
         except ImportError:
@@ -138,4 +138,6 @@ def locate(address: str, *, make: bool = True) -> Cluster:
         return Cluster(store, ROOT if root == "/" else root)
     if (found := _FILE.fullmatch(address)) is not None:
         return Cluster(SqliteStore(found["path"], make=make))
-    raise ConfigError("metadata", f"{address!r} is no address", "use zk://host:port/ledgers or sqlite:FILE")
+    raise ConfigError(
+        "metadata", f"{address!r} is not an address", "use zk://host:port/ledgers or sqlite:FILE"
+    )

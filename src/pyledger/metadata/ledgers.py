@@ -1,4 +1,4 @@
-"""Metadata of ledgers in a store, under the names that BookKeeper gives them.
+"""Metadata of ledgers in a store, at BookKeeper's paths.
 
 Every change is compared and set. When a store does not say what became of a change, it is asked again: under
 one version a change can be made once only.
@@ -26,15 +26,15 @@ from pyledger.wire.bookkeeper.ledger_metadata import decode_metadata, encode_met
 from pyledger.wire.bookkeeper.paths import LONG_FROM, ledger_of, ledger_path
 
 ATTEMPTS_MAX = 3
-"""Tries of a change that a store leaves unanswered."""
+"""Attempts of a change to which the store does not respond."""
 SHORT_IDS, LONG_IDS, LONG_PREFIX = "idgen", "idgen-long", "HOB-"
 LEVELS = {2: 3, 3: 5}
-"""Digits of the first part of a ledger's path, and how many parts there are."""
+"""Number of parts of a ledger's path, by the digits of its first part."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
-    """Metadata of a ledger, and the version under which it is stored."""
+    """Metadata of a ledger, and its version in the store."""
 
     ledger_id: int
     metadata: LedgerMetadata
@@ -45,10 +45,10 @@ class LedgerTable:
     """The ledgers of one cluster."""
 
     def __init__(self, store: MetadataStore, root: str) -> None:
-        """Of a store that is started.
+        """Create it in a store that is started.
 
         Args:
-            store: Where they are.
+            store: The metadata store.
             root: Path of the cluster.
         """
         self._store, self._root = store, root
@@ -57,11 +57,11 @@ class LedgerTable:
         """Store a new ledger.
 
         Args:
-            metadata: Its token tells it apart from one that somebody else makes under the same id.
-            ledger_id: None lets one be chosen.
+            metadata: Its token distinguishes it from a ledger that another client creates with the same id.
+            ledger_id: Id of the ledger; None: the next free id.
 
         Raises:
-            LedgerExistsError: There is one of the id that was asked for.
+            LedgerExistsError: A ledger with this id exists.
         """
         chosen = await self.next_id() if ledger_id is None else ledger_id
         while True:
@@ -69,13 +69,13 @@ class LedgerTable:
                 return StoredMetadata(chosen, metadata, 0)
             if ledger_id is not None:
                 raise LedgerExistsError(ledger_id)
-            chosen += 1  # as Java's writers do: somebody chose an id of his own
+            chosen += 1  # as Java's writers do: another client has chosen this id itself
 
     async def get(self, ledger_id: int) -> StoredMetadata:
         """Read a ledger's metadata.
 
         Raises:
-            NoSuchLedgerError: There is no such ledger.
+            NoSuchLedgerError: The ledger does not exist.
             LedgerMetadataError: It is malformed.
         """
         node = await self._store.get(self.path(ledger_id))
@@ -84,10 +84,10 @@ class LedgerTable:
         return StoredMetadata(ledger_id, decode_metadata(node.data), node.version)
 
     async def put(self, stored: StoredMetadata, wanted: LedgerMetadata) -> StoredMetadata:
-        """Change a ledger that is still as it was `stored`.
+        """Change a ledger that has not changed since it was `stored`.
 
         Raises:
-            NodeVersionError: Somebody else has changed it, or this change was made and the answer lost.
+            NodeVersionError: Another client changed it, or this change was made but its response was lost.
             NoSuchLedgerError: It was deleted.
         """
         path, data = self.path(stored.ledger_id), encode_metadata(wanted)
@@ -104,10 +104,10 @@ class LedgerTable:
         raise NodeVersionError(path)
 
     async def delete(self, ledger_id: int) -> None:
-        """Remove a ledger; bookies drop its entries when they find it gone.
+        """Delete a ledger. Bookies delete its entries at their next garbage collection.
 
         Raises:
-            NoSuchLedgerError: There is none.
+            NoSuchLedgerError: The ledger does not exist.
         """
         path = self.path(ledger_id)
         try:
@@ -121,10 +121,10 @@ class LedgerTable:
                 above = above.rpartition("/")[0]
 
     async def watch(self, ledger_id: int) -> AsyncGenerator[StoredMetadata, None]:
-        """A ledger's metadata now, then after each change.
+        """Yield a ledger's metadata now, then after each change.
 
         Raises:
-            NoSuchLedgerError: There is none, or it was deleted.
+            NoSuchLedgerError: It does not exist, or was deleted.
         """
         states = self._store.watch(self.path(ledger_id))
         async with contextlib.aclosing(states):
@@ -134,10 +134,10 @@ class LedgerTable:
                 yield StoredMetadata(ledger_id, decode_metadata(node.data), node.version)
 
     async def ids(self) -> AsyncIterator[int]:
-        """Ids of all ledgers, ascending.
+        """Yield the ids of all ledgers, ascending.
 
-        A parent that vanishes while it is listed held no ledger any more; any other failure ends the
-        listing, so that nobody takes a part for the whole.
+        A parent node that disappears during the listing had no ledger left. Any other failure ends the
+        listing, so that a caller never sees an incomplete list.
         """
         names = await self._store.children(self._root)
         for first in sorted(names, key=lambda name: (len(name), name)):
@@ -146,7 +146,7 @@ class LedgerTable:
                     yield ledger_id
 
     async def next_id(self) -> int:
-        """An id that nobody else gets from here."""
+        """Return an id that the store gives to no other client."""
         if await self._store.get(f"{self._root}/{LONG_IDS}") is None:
             number = await self._number(f"{self._root}/{SHORT_IDS}")
             if 0 <= number < LONG_FROM:
@@ -154,7 +154,7 @@ class LedgerTable:
         return await self._next_long_id()
 
     def path(self, ledger_id: int) -> str:
-        """Where a ledger's metadata lies."""
+        """Return the path of a ledger's metadata."""
         return f"{self._root}/{ledger_path(ledger_id)}"
 
     # --- inside
@@ -166,11 +166,11 @@ class LedgerTable:
             try:
                 await self._store.create(path, data)
             except NodeExistsError:
-                # An earlier try of ours, whose answer was lost, bears our token.
+                # Our earlier attempt, whose response was lost, has our token.
                 found = await self._store.get(path)
                 return bool(attempt > 1 and found is not None and metadata.token and found.data == data)
             except NoNodeError:
-                # Whoever deleted the last ledger there took the parent with it.
+                # A client that deleted the last ledger there also deleted the parent.
                 await self._store.ensure(path.rpartition("/")[0])
             except MetadataUnreachableError:
                 if attempt == ATTEMPTS_MAX:

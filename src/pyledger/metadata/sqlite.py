@@ -1,8 +1,8 @@
 """The metadata store in one SQLite file: for clusters on one machine, in one process or several.
 
-A session holds a lock on a file of its own for as long as its process lives; whoever finds the lock free ends
-the session and removes its ephemeral nodes. No clock takes part: a process that is slow or stopped keeps its
-nodes, one that was killed loses them at the next look.
+A session locks its own file until its process exits. Another session that finds the lock free ends the
+session and deletes its ephemeral nodes. No clock is involved: a slow or stopped process keeps its nodes; the
+nodes of a killed process are deleted at the next poll.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 POLL_MS = 50
-"""How often changes of other processes are looked for while somebody watches."""
+"""Poll interval for changes of other processes while a watch is open (ms)."""
 BUSY_TIMEOUT_S = 60.0
 FORMAT = 1
 _SCHEMA = """
@@ -48,7 +48,7 @@ INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
 
 
 class NodeFile:
-    """The file, from one thread at a time."""
+    """The SQLite file. Used by one thread at a time."""
 
     def __init__(self, path: Path, *, make: bool) -> None:
         self.path, self.make = path, make
@@ -56,11 +56,11 @@ class NodeFile:
         self._locks = path.with_name(f"{path.name}.sessions")
         self._lock: int | None = None
         self._reaped = 0
-        """Sessions that were ended because their processes are gone."""
+        """Number of sessions ended because their processes had exited."""
         self._database: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Open the file, or make it, and begin a session."""
+        """Open or create the file and begin a session."""
         if not self.make and not self.path.exists():
             raise NoMetadataFileError(str(self.path))
         self._locks.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class NodeFile:
             self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         database.execute("PRAGMA journal_mode = WAL")
-        # Whoever was told that a change is made must find it after a power cut.
+        # An acknowledged change must survive a power failure.
         database.execute("PRAGMA synchronous = FULL")
         with self._changing() as change:
             found = change.execute("PRAGMA user_version").fetchone()[0]
@@ -85,14 +85,16 @@ class NodeFile:
                     change.execute(statement)
                 change.execute(f"PRAGMA user_version = {FORMAT}")
             elif found != FORMAT:
-                raise MetadataUnreachableError(str(self.path), f"it has format {found}, {FORMAT} is known")
+                raise MetadataUnreachableError(
+                    str(self.path), f"its format is {found}; only {FORMAT} is supported"
+                )
 
-    def close(self, *, in_order: bool = True) -> None:
-        """End the session; its ephemeral nodes are left to others when it is not `in_order`."""
+    def close(self, *, clean: bool = True) -> None:
+        """End the session. Unless `clean`, other sessions must delete its ephemeral nodes."""
         if self._database is None:
             return
         try:
-            if in_order:
+            if clean:
                 with self._changing() as change:
                     self._end_session(change, self.session)
                 (self._locks / self.session).unlink(missing_ok=True)
@@ -100,7 +102,7 @@ class NodeFile:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Keep nothing open; who looks next ends the session, if it is left."""
+        """Close the file. If the session remains, the next session to check ends it."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -156,11 +158,11 @@ class NodeFile:
             raise NoNodeError(path)
         return tuple(one.rpartition("/")[2] for (one,) in found)
 
-    def look(self) -> tuple[int, int]:
-        """End sessions whose processes are gone.
+    def end_dead_sessions(self) -> tuple[int, int]:
+        """End sessions whose processes have exited.
 
         Returns:
-            What changes with changes of other sessions, and with each session that was ended here.
+            A value that changes after changes of other sessions, and after each session ended here.
         """
         names = [name for (name,) in self._open.execute("SELECT name FROM session ORDER BY name")]
         if self.session not in names:
@@ -169,7 +171,7 @@ class NodeFile:
         for name in names:
             if name != self.session:
                 self._reap(name)
-        # SQLite's number tells only of what other connections did.
+        # SQLite's number covers only changes of other connections.
         return int(self._open.execute("PRAGMA data_version").fetchone()[0]), self._reaped
 
     # --- sessions
@@ -177,7 +179,7 @@ class NodeFile:
     def _begin_session(self) -> None:
         self.session = uuid.uuid4().hex
         self._lock = os.open(self._locks / self.session, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        # First the lock, then the name: whoever reads the name finds the lock held.
+        # Lock first, then the name: a process that reads the name finds the lock held.
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         with self._changing() as change:
             change.execute("INSERT INTO session (name) VALUES (?)", (self.session,))
@@ -195,7 +197,7 @@ class NodeFile:
             self._reaped += 1
             (self._locks / name).unlink(missing_ok=True)
         except BlockingIOError:
-            pass  # it lives
+            pass  # its process is running
         finally:
             if lock is not None:
                 os.close(lock)
@@ -243,15 +245,15 @@ class NodeFile:
 
 
 class SqliteStore(MetadataStore):
-    """A session with a file. Its work is done on a thread of its own."""
+    """A session with a file. Its work runs on its own thread."""
 
     def __init__(self, path: str | os.PathLike[str], *, poll_ms: int = POLL_MS, make: bool = True) -> None:
-        """A session that begins with `start`.
+        """Create a session; `start` begins it.
 
         Args:
-            path: The file. Beside it lies a folder of locks.
-            poll_ms: How often changes of other processes are looked for.
-            make: The file is made where it is missing.
+            path: The file. A folder of locks is created beside it.
+            poll_ms: Poll interval for changes of other processes (ms).
+            make: Create the file if it does not exist.
         """
         self.path = Path(path)
         self._file = NodeFile(self.path, make=make)
@@ -262,27 +264,27 @@ class SqliteStore(MetadataStore):
         self._closed = False
 
     async def start(self) -> None:
-        """Open the file, or make it.
+        """Open or create the file.
 
         Raises:
-            NoMetadataFileError: It is missing, and must not be made.
+            NoMetadataFileError: It does not exist and may not be created.
         """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pyledger-metadata")
         try:
             await self._do(NodeFile.open)
-            await self._do(NodeFile.look)
+            await self._do(NodeFile.end_dead_sessions)
         except BaseException:
             await self.abandon()
             raise
         self._poll = asyncio.get_running_loop().create_task(self._look_for_changes())
 
     async def close(self) -> None:
-        """End the session."""
-        await self._end(in_order=True)
+        """Close the session."""
+        await self._end(clean=True)
 
     async def abandon(self) -> None:
-        """End as if the process were killed: ephemeral nodes stay until somebody else looks."""
-        await self._end(in_order=False)
+        """End as if the process were killed: ephemeral nodes stay until another session checks."""
+        await self._end(clean=False)
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
@@ -351,7 +353,7 @@ class SqliteStore(MetadataStore):
         while True:
             with contextlib.suppress(MetadataUnreachableError):
                 session = self._file.session
-                found = await self._do(NodeFile.look)
+                found = await self._do(NodeFile.end_dead_sessions)
                 if found != version or session != self._file.session:
                     version = found
                     self._changed.give()
@@ -373,19 +375,19 @@ class SqliteStore(MetadataStore):
         except (sqlite3.Error, OSError) as error:
             raise MetadataUnreachableError(str(self.path), str(error)) from error
 
-    async def _end(self, *, in_order: bool) -> None:
+    async def _end(self, *, clean: bool) -> None:
         if self._closed or self._thread is None:
             return
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)
         try:
-            await self._do(NodeFile.close, in_order=in_order)
+            await self._do(NodeFile.close, clean=clean)
         finally:
             self._closed = True
             self._thread.shutdown()
 
 
 def parent_of(path: str) -> str:
-    """Path of the node above; `/` is above all."""
+    """Return the path of the parent node; `/` is the root."""
     return path.rpartition("/")[0] or "/"

@@ -1,4 +1,4 @@
-"""The port to a cluster's metadata: a tree of small nodes, as ZooKeeper has it.
+"""The interface to a cluster's metadata: a tree of small nodes, as in ZooKeeper.
 
 A node has data and a version that grows with each change. Ephemeral nodes end with their maker's session.
 Watches tell states, not events: what lies between two states that are told may be missed, the last never is.
@@ -16,7 +16,7 @@ SEQUENCE_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One state of a node."""
+    """State of a node."""
 
     data: bytes
     version: int
@@ -35,50 +35,50 @@ class MetadataStore(ABC):
         """Connect.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
+            MetadataUnreachableError: No server responds.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End the session, and with it its ephemeral nodes. Idempotent."""
+        """End the session and delete its ephemeral nodes. Idempotent."""
 
     @abstractmethod
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Make a node; its path, which has a number of ten digits more when `sequence` is asked for.
+        """Create a node and return its path; `sequence` appends a number of ten digits to it.
 
         Raises:
-            NodeExistsError: There is one.
+            NodeExistsError: A cookie exists.
             NoNodeError: Its parent is missing.
         """
 
     @abstractmethod
     async def get(self, path: str) -> Node | None:
-        """A node; None: there is none."""
+        """Return a node; None if it does not exist."""
 
     @abstractmethod
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Change a node that still has a version; the new version. None: whatever version it has.
+        """Change a node if it has this version (None: any version); return the new version.
 
         Raises:
-            NodeVersionError: Somebody else has changed it.
+            NodeVersionError: Another client has changed it.
             NoNodeError: There is none.
         """
 
     @abstractmethod
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a node that still has a version. None: whatever version it has.
+        """Delete a node if it has this version (None: any version).
 
         Raises:
-            NodeVersionError: Somebody else has changed it.
+            NodeVersionError: Another client has changed it.
             NodeNotEmptyError: It has children.
             NoNodeError: There is none.
         """
 
     @abstractmethod
     async def children(self, path: str) -> tuple[str, ...]:
-        """Names of a node's children, sorted.
+        """Return the names of a node's children, sorted.
 
         Raises:
             NoNodeError: There is no such node.
@@ -86,15 +86,15 @@ class MetadataStore(ABC):
 
     @abstractmethod
     def watch(self, path: str) -> AsyncGenerator[Node | None, None]:
-        """A node as it is now, then as it is after changes; None while there is none."""
+        """Yield a node now and after changes; None while it does not exist."""
 
     @abstractmethod
     def watch_children(self, path: str) -> AsyncGenerator[tuple[str, ...] | None, None]:
-        """Names of a node's children now, then after changes; None while there is no such node."""
+        """Yield the names of a node's children now and after changes; None while it does not exist."""
 
     @abstractmethod
     def sessions(self) -> AsyncGenerator[str, None]:
-        """Name of the session, then of each that follows one that was lost.
+        """Yield the name of the session, then of each session that replaces a lost one.
 
         A lost session has taken its ephemeral nodes with it: whoever made them makes them again.
         """
@@ -107,7 +107,7 @@ class MetadataStore(ABC):
         await self.close()
 
     async def ensure(self, path: str) -> None:
-        """Make a node without data, and all above it, where they are missing."""
+        """Create a node without data and its parents, if they do not exist."""
         at = ""
         for name in path.strip("/").split("/"):
             at = f"{at}/{name}"
@@ -118,7 +118,7 @@ class MetadataStore(ABC):
                     continue
 
     async def walk(self, path: str) -> AsyncIterator[tuple[str, Node]]:
-        """A node and all below it, parents first, siblings by name; without nodes that vanish meanwhile."""
+        """Yield a node and all below it, parents first, siblings by name; skip nodes deleted meanwhile."""
         node = await self.get(path)
         if node is None:
             return

@@ -1,7 +1,7 @@
-"""Ledgers that lack copies, as the whole cluster knows them: marks, locks, the switch, the delay.
+"""Under-replicated ledgers of a cluster: marks, locks, the autorecovery switch and delay.
 
-Whoever finds a ledger that lacks copies marks it; a worker takes a marked ledger by a lock, which ends with
-its session, and removes the mark when nothing is missing any more. A mark that was set again meanwhile stays.
+The auditor marks an under-replicated ledger. A worker locks a marked ledger; the lock ends with its session.
+It removes the mark when no replica is missing, unless the mark was set again meanwhile.
 
 Source: BookKeeper meta/ZkLedgerUnderreplicationManager.java.
 """
@@ -34,13 +34,13 @@ FOLDER = "underreplication"
 LEDGERS, LOCKS, LAYOUT, DISABLED = "ledgers", "locks", "LAYOUT", "disable"
 DELAY, LAST_CHECK = "lostBookieRecoveryDelay", "checkallledgersctime"
 LEVELS = 4
-"""Folders above a mark."""
+"""Number of folders above a mark."""
 Shuffle = Callable[[MutableSequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LockedLedger:
-    """A marked ledger whose lock is ours, and the version of its mark as it was taken."""
+    """A marked ledger that this session has locked, and the version of its mark at that time."""
 
     ledger_id: int
     mark: Mark
@@ -48,22 +48,22 @@ class LockedLedger:
 
 
 class UnderreplicatedLedgers:
-    """The marked ledgers of one cluster."""
+    """The under-replicated ledgers of one cluster."""
 
     def __init__(self, store: MetadataStore, root: str) -> None:
-        """Of a store that is started.
+        """Create it in a store that is started.
 
         Args:
-            store: Where they are.
+            store: The metadata store.
             root: Path of the cluster.
         """
         self._store, self._root = store, f"{root}/{FOLDER}"
 
     async def prepare(self) -> None:
-        """Make what is missing of the folders.
+        """Create the missing folders.
 
         Raises:
-            LedgerMetadataError: Marks are laid out in another way.
+            LedgerMetadataError: The layout of the marks is not supported.
         """
         for name in (LEDGERS, LOCKS):
             await self._store.ensure(f"{self._root}/{name}")
@@ -76,11 +76,11 @@ class UnderreplicatedLedgers:
     # --- marks
 
     async def mark(self, ledger_id: int, replicas: Collection[str], now_ms: int) -> None:
-        """Say that a ledger lacks copies.
+        """Mark a ledger as under-replicated.
 
         Args:
-            ledger_id: Which.
-            replicas: Bookies whose copies are missing.
+            ledger_id: Id of the ledger.
+            replicas: Bookies whose replicas are missing.
             now_ms: Milliseconds since 1970, for a ledger that has no mark yet.
         """
         path = self._path(ledger_id)
@@ -92,42 +92,44 @@ class UnderreplicatedLedgers:
                     await self._store.create(path, encode_mark(Mark(tuple(replicas), now_ms)))
                 else:
                     before = self._read(node.data)
-                    told = tuple(dict.fromkeys((*before.replicas, *replicas)))
-                    # Stored although it may say the same: a worker that has it must see that it is set again.
-                    await self._store.set(path, encode_mark(Mark(told, before.ctime or now_ms)), node.version)
+                    missing = tuple(dict.fromkeys((*before.replicas, *replicas)))
+                    # Stored even if unchanged: the new version tells a worker that it was set again.
+                    await self._store.set(
+                        path, encode_mark(Mark(missing, before.ctime or now_ms)), node.version
+                    )
                 return
 
     async def get(self, ledger_id: int) -> Mark | None:
-        """The mark of a ledger; None: it has none."""
+        """Return the mark of a ledger; None if it has none."""
         node = await self._store.get(self._path(ledger_id))
         return None if node is None else self._read(node.data)
 
     async def ids(self) -> AsyncIterator[int]:
-        """Ids of all marked ledgers, ascending."""
+        """Yield the ids of all marked ledgers, ascending."""
         async for ledger_id in self._walk(sorted):
             yield ledger_id
 
     # --- taking
 
     async def take(self, holder: str, shuffle: Shuffle, passed: Collection[int] = ()) -> LockedLedger | None:
-        """Lock any marked ledger; None: there is none, or others have them.
+        """Lock any marked ledger; None if there is none, or all are locked.
 
         Args:
-            holder: Who locks it, for people.
-            shuffle: Brings a list into an order by chance, so that workers seldom meet.
-            passed: Ledgers that are not wanted.
+            holder: Name of the worker, for operators.
+            shuffle: Shuffles a list, so that workers rarely try the same ledger.
+            passed: Ledgers to skip.
         """
         try:
             locked = set(await self._store.children(f"{self._root}/{LOCKS}"))
         except NoNodeError:
             return None
 
-        def by_chance(names: Collection[str]) -> list[str]:
+        def shuffled(names: Collection[str]) -> list[str]:
             order = sorted(names)
             shuffle(order)
             return order
 
-        async for ledger_id in self._walk(by_chance):
+        async for ledger_id in self._walk(shuffled):
             if ledger_id in passed or lock_name(ledger_id) in locked:
                 continue
             try:
@@ -141,14 +143,14 @@ class UnderreplicatedLedgers:
         return None
 
     async def finish(self, taken: LockedLedger) -> bool:
-        """Remove a mark and its lock; False: it was set again meanwhile, so it stays."""
+        """Remove a mark and its lock. Return False if the mark was set again, so that it stays."""
         path, removed = self._path(taken.ledger_id), True
         try:
             await self._store.delete(path, taken.version)
         except NodeVersionError:
             removed = False
         except NoNodeError:
-            pass  # somebody else was as far
+            pass  # another worker has removed it
         await self.release(taken.ledger_id)
         with contextlib.suppress(NodeNotEmptyError, NoNodeError):
             for _ in range(LEVELS):
@@ -157,14 +159,14 @@ class UnderreplicatedLedgers:
         return removed
 
     async def release(self, ledger_id: int) -> None:
-        """Give a lock back; the mark stays."""
+        """Release a lock; the mark stays."""
         with contextlib.suppress(NoNodeError):
             await self._store.delete(self._lock(ledger_id))
 
     async def changes(self, folder: str) -> AsyncGenerator[tuple[str, ...], None]:
-        """Names in `LEDGERS` or `LOCKS` now, then when they change: there may be something to take.
+        """Yield the names in `LEDGERS` or `LOCKS` now, then after changes: a ledger may be free.
 
-        A mark below a folder that exists changes nothing there: whoever waits looks from time to time too.
+        A mark below an existing folder does not change these names, so callers must also poll.
         """
         states = self._store.watch_children(f"{self._root}/{folder}")
         async with contextlib.aclosing(states):
@@ -174,11 +176,11 @@ class UnderreplicatedLedgers:
     # --- the switch, the delay, the last check
 
     async def enabled(self) -> bool:
-        """Whether copies are made at all."""
+        """Return True if autorecovery is enabled."""
         return await self._store.get(f"{self._root}/{DISABLED}") is None
 
     async def set_enabled(self, enabled: bool) -> bool:
-        """Switch it on or off for the whole cluster; whether that is a change."""
+        """Enable or disable autorecovery for the whole cluster; return True if that is a change."""
         if not enabled:
             await self.prepare()
         try:
@@ -191,14 +193,14 @@ class UnderreplicatedLedgers:
         return True
 
     async def watch_enabled(self) -> AsyncGenerator[bool, None]:
-        """Whether copies are made now, then whenever that changes."""
+        """Yield whether autorecovery is enabled, now and after each change."""
         states = self._store.watch(f"{self._root}/{DISABLED}")
         async with contextlib.aclosing(states):
             async for node in states:
                 yield node is None
 
     async def delay_s(self, default_s: int) -> int:
-        """How many seconds a lost bookie is waited for; stores the default where nothing is stored yet."""
+        """Return the recovery delay of a lost bookie in seconds; store the default if none is stored."""
         path = f"{self._root}/{DELAY}"
         with contextlib.suppress(NodeExistsError):
             if await self._store.get(path) is None:
@@ -207,13 +209,13 @@ class UnderreplicatedLedgers:
         return default_s if node is None else self._seconds(node.data)
 
     async def set_delay_s(self, delay_s: int) -> None:
-        """Let lost bookies be waited for so many seconds; the auditor also acts on those that are lost."""
+        """Set the recovery delay of lost bookies in seconds. It also applies to bookies already lost."""
         await self.prepare()
         await self.delay_s(delay_s)
         await self._store.set(f"{self._root}/{DELAY}", b"%d" % delay_s)
 
     async def watch_delay(self) -> AsyncGenerator[tuple[int, int], None]:
-        """The stored delay in seconds and its version, now, then after each change, to whatever value."""
+        """Yield the stored delay in seconds and its version, now and after each write."""
         states = self._store.watch(f"{self._root}/{DELAY}")
         async with contextlib.aclosing(states):
             async for node in states:
@@ -221,12 +223,12 @@ class UnderreplicatedLedgers:
                     yield self._seconds(node.data), node.version
 
     async def last_check_ms(self) -> int | None:
-        """When all ledgers were checked, in milliseconds since 1970; None: never."""
+        """Return the time of the last check of all ledgers (ms since 1970); None if there was none."""
         node = await self._store.get(f"{self._root}/{LAST_CHECK}")
         return None if node is None or not node.data else decode_check_time(node.data)
 
     async def set_last_check_ms(self, time_ms: int) -> None:
-        """All ledgers were checked, at a time in milliseconds since 1970."""
+        """Store the time of the last check of all ledgers, in milliseconds since 1970."""
         path, data = f"{self._root}/{LAST_CHECK}", encode_check_time(time_ms)
         try:
             await self._store.create(path, data)
@@ -243,7 +245,7 @@ class UnderreplicatedLedgers:
 
     @staticmethod
     def _read(data: bytes) -> Mark:
-        """A mark that cannot be read still marks its ledger."""
+        """Decode a mark; a malformed mark still marks its ledger."""
         try:
             return decode_mark(data)
         except LedgerMetadataError:
@@ -265,7 +267,7 @@ class UnderreplicatedLedgers:
         try:
             names = await self._store.children(f"{self._root}/{LEDGERS}/{part}".rstrip("/"))
         except NoNodeError:
-            return  # the last mark there is gone
+            return  # the last mark there was deleted
         for name in order(names):
             if levels == 0:
                 yield f"{part}{name}"
@@ -275,5 +277,5 @@ class UnderreplicatedLedgers:
 
 
 def lock_name(ledger_id: int) -> str:
-    """Name of a ledger's lock."""
+    """Return the name of a ledger's lock."""
     return mark_path(ledger_id).rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The metadata store in ZooKeeper, where Java's clients and bookies have it.
+"""The metadata store in ZooKeeper, as Java's clients and bookies use it.
 
 A connection that breaks is made again, in the same session while the servers keep it; then in a new one.
 """
@@ -27,7 +27,7 @@ from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.store import MetadataStore, Node
 
 log = logger("metadata.zookeeper")
-# Without a handler of the application nothing is printed: whatever fails is raised, too.
+# Nothing is printed unless the application adds a handler: all failures are also raised.
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ T = TypeVar("T")
 SESSION_TIMEOUT_MS = 10_000
 ANY_VERSION = -1
 FOR_EVER = {"max_tries": -1, "max_delay": 1}
-"""Kazoo gives a connection up after one try unless it is told otherwise."""
+"""By default kazoo gives up a connection after one attempt."""
 _FAULTS: dict[type[Exception], type[Exception]] = {
     faults.NodeExistsError: NodeExistsError,
     faults.NoNodeError: NoNodeError,
@@ -49,11 +49,11 @@ class ZooKeeperStore(MetadataStore):
     """A session with ZooKeeper."""
 
     def __init__(self, hosts: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
-        """A session that begins with `start`.
+        """Create a session; `start` begins it.
 
         Args:
             hosts: `host:port,host:port`.
-            session_timeout_ms: After so much silence the servers end the session; a call may take as long.
+            session_timeout_ms: Silence after which servers end the session; also a call's timeout.
         """
         self.hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
@@ -75,7 +75,7 @@ class ZooKeeperStore(MetadataStore):
             raise MetadataUnreachableError(self.hosts, str(error)) from None
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._closed:
             return
         self._closed = True
@@ -116,7 +116,7 @@ class ZooKeeperStore(MetadataStore):
         """See `MetadataStore`."""
 
         async def read(changed: Callable[[Any], None]) -> Node | None:
-            # Of a node that is missing, only `exists` can tell that it comes.
+            # For a missing node, only `exists` sets a watch on its creation.
             await self._read(path, partial(self._client.exists_async, path, watch=changed))
             return await self.get(path)
 
@@ -151,7 +151,7 @@ class ZooKeeperStore(MetadataStore):
     # --- inside
 
     async def _states(self, read: Callable[[Callable[[Any], None]], Awaitable[T]]) -> AsyncGenerator[T, None]:
-        """What `read` gives, each time that it may have changed: after a watch, or a new connection."""
+        """Yield the result of `read` each time it may have changed: after a watch or a new connection."""
         signal = Signal()
 
         def changed(_event: Any) -> None:
@@ -177,7 +177,7 @@ class ZooKeeperStore(MetadataStore):
                 except MetadataUnreachableError:
                     if self._closed:
                         raise
-                    continue  # a new connection will tell
+                    continue  # the next connection repeats it
                 if state != told:
                     told = state
                     yield state
@@ -185,7 +185,7 @@ class ZooKeeperStore(MetadataStore):
             follows.cancel()
 
     async def _read(self, path: str, begin: Callable[[], Any]) -> Any:
-        """A read is asked again on the next connection, until its time is over."""
+        """Repeat a read on the next connection, until its timeout."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         while True:
             try:
@@ -204,7 +204,7 @@ class ZooKeeperStore(MetadataStore):
             async with asyncio.timeout(self._timeout_s):
                 return await future
         except TimeoutError:
-            raise MetadataUnreachableError(self.hosts, "it does not answer") from None
+            raise MetadataUnreachableError(self.hosts, "it does not respond") from None
         except tuple(_FAULTS) as fault:
             raise _FAULTS[next(kind for kind in _FAULTS if isinstance(fault, kind))](path) from None
         except (faults.KazooException, KazooTimeoutError) as fault:
@@ -216,14 +216,14 @@ class ZooKeeperStore(MetadataStore):
             self._from_thread(self._connected.give)
 
     def _from_thread(self, call: Callable[[], None]) -> None:
-        # The loop may be closed by the time that a late answer comes.
+        # The loop may be closed when a late response arrives.
         with contextlib.suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call)
 
 
 def settle(future: asyncio.Future[Any], result: Any) -> None:
-    """Give a future what became of a call."""
+    """Complete a future with the result of a call."""
     if future.done():
         return
     if result.exception is not None:
