@@ -27,7 +27,7 @@ endef
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
-setup: $(NATIVE)  ## a virtual environment in .venv with everything for development
+setup: $(NATIVE)  ## create .venv with everything for development
 
 $(READY): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PyLedger needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -47,47 +47,47 @@ $(NATIVE): $(READY) $(CORE)
 build: $(NATIVE)  ## compile the native module in place
 
 # What it leaves is marked as old, so that the next `make build` replaces it.
-build-debug: $(READY)  ## the same with bounds checks and assertions; `make build` afterwards goes back
+build-debug: $(READY)  ## compile it with bounds checks and assertions; `make build` undoes this
 	PYLEDGER_DEBUG=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 	@touch -d @0 $(NATIVE) build/lib*/pyledger/_core.*.so
 
-sanitize: $(READY)  ## the native tests on a module with ASan, UBSan and assertions, in build/sanitized; ends after SECONDS=
+sanitize: $(READY)  ## run the native tests with ASan, UBSan and assertions, in build/sanitized, for at most SECONDS=
 	@echo "stage: sanitizers"
 	$(BIN)/python tools/sanitize.py $(if $(SECONDS),--seconds $(SECONDS))
 
-annotate: $(READY)  ## build/cython/src/_core/_core.html: the lines that touch Python objects
+annotate: $(READY)  ## write build/cython/src/_core/_core.html: lines that use Python objects
 	PYLEDGER_ANNOTATE=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 
-sim: $(NATIVE)  ## one history of a DLedger group: SEED=7 NODES=5 TICKS=1000; of ledgers: PROTOCOL=ledger; of a master and slaves: PROTOCOL=ha
+sim: $(NATIVE)  ## simulate a DLedger group: SEED=7 NODES=5 TICKS=1000; PROTOCOL=ledger for ledgers, PROTOCOL=ha for a master and slaves
 	$(BIN)/python -m pyledger sim --protocol $(or $(PROTOCOL),dledger) --seed $(or $(SEED),1) --nodes $(or $(NODES),5) --ticks $(or $(TICKS),1000)
 
-chaos-dledger: $(NATIVE)  ## SECONDS=300 of faults for a group of processes: SEED=1 NODES=3
+chaos-dledger: $(NATIVE)  ## inject faults into a group of processes: SECONDS=300 SEED=1 NODES=3
 	$(BIN)/python -m tests.chaos.group --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --nodes $(or $(NODES),3)
 
-chaos-bookies: $(NATIVE)  ## SECONDS=300 of kills for five bookies under load: SEED=1
+chaos-bookies: $(NATIVE)  ## kill five bookies under load again and again: SECONDS=300 SEED=1
 	$(BIN)/python -m tests.chaos.bookies --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
-kill-masters: $(NATIVE)  ## ROUNDS=100 masters killed with SIGKILL under sync load: their slave takes over, and nothing acknowledged is missing
+kill-masters: $(NATIVE)  ## kill a master under synchronous load and check that its slave takes over without loss: ROUNDS=100
 	PYLEDGER_KILL_ROUNDS=$(or $(ROUNDS),100) $(BIN)/python -m pytest -q tests/servers/ha/test_killed_master.py
 
 FROM ?= 1
 COUNT ?= 10000
-sim-soak: $(NATIVE)  ## COUNT=10000 histories of groups from seed FROM=1 on, with 3 members and with 5; and COUNT/5 of ledgers, COUNT/2 of masters and slaves
+sim-soak: $(NATIVE)  ## simulate COUNT=10000 groups of 3 and of 5 members from seed FROM=1, COUNT/5 sets of ledgers, COUNT/2 masters and slaves
 	$(BIN)/python -m pyledger sim --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
 	$(BIN)/python -m pyledger sim --seed $$(($(FROM) + $(COUNT) / 2)) --seeds $$(($(COUNT) / 2)) --nodes 5 > /dev/null
 	$(BIN)/python -m pyledger sim --protocol ledger --seed $(FROM) --seeds $$(($(COUNT) / 5)) --nodes 5 > /dev/null
 	$(BIN)/python -m pyledger sim --protocol ha --seed $(FROM) --seeds $$(($(COUNT) / 2)) --nodes 3 > /dev/null
 
-demo: $(NATIVE)  ## real flights into a store, Spark SQL over it, a chart
+demo: $(NATIVE)  ## write real flights to a store, query them with Spark SQL, draw a chart
 	$(BIN)/python examples/flights.py
 
-demo-report: $(NATIVE)  ## a stream over the flights while they are written, and who is late: one HTML with charts
+demo-report: $(NATIVE)  ## stream the flights while they are written; one HTML page with charts of delays
 	$(BIN)/python -m examples.flights_report
 
-smoke: $(NATIVE)  ## a million messages through a broker that is killed in the middle: nothing is lost
+smoke: $(NATIVE)  ## send a million messages through a broker that is killed midway; check that none is lost
 	$(BIN)/python examples/kill_broker.py
 
-test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, benchmark smoke
+test: $(NATIVE)  ## lint, types, house rules, all tests without a JDK, benchmark smoke
 	@$(MAKE) --no-print-directory -j3 lint type all-tests
 	@echo "stage: benchmarks smoke"
 	$(BIN)/python -m pytest -q -m "not java and not spark" --benchmark-columns=min benchmarks
@@ -95,14 +95,14 @@ test: $(NATIVE)  ## lint, types, the house rules, all tests that need no JDK, be
 all-tests: $(NATIVE)
 	$(call run_tests,tests,"not java",$(PROCESSORS))
 
-test-all: test interop interop-live build-debug  ## also interop with Java, and the native tests on the checked build
+test-all: test interop interop-live build-debug  ## the same, interop with Java, and the native tests on the checked build
 	$(BIN)/python -m pytest -m "not java and not spark and not slow" $(TESTS)
 	$(BIN)/python setup.py --quiet build_ext --inplace && touch $(NATIVE)
 
-interop: $(NATIVE)  ## against RocketMQ's store, servers and clients: needs Java 17 or newer and Maven, and Go for its client
+interop: $(NATIVE)  ## test against RocketMQ's store, servers and clients; needs Java 17 or newer, Maven, and Go for its client
 	$(call run_tests,interop,"java and not live",$(shell echo $$((2 * $(PROCESSORS)))))
 
-interop-live: $(NATIVE)  ## the other crossings of masters and slaves, by the clock: wants a machine with nothing else to do
+interop-live: $(NATIVE)  ## timed tests of mixed masters and slaves; needs an idle machine
 	$(BIN)/python -m pytest -m "java and live" $(TESTS)
 
 # The stores that ours is measured against.
@@ -113,7 +113,7 @@ $(PEERS): $(READY)
 bench: $(NATIVE) $(PEERS)  ## full benchmarks; K=expression selects
 	$(BIN)/python -m pytest benchmarks --scale=full --timeout=1800 $(if $(K),-k "$(K)") --benchmark-autosave
 
-bench-report: $(NATIVE) $(PEERS)  ## three full runs with all peers; rewrites the table of docs/design/benchmarking.md
+bench-report: $(NATIVE) $(PEERS)  ## run three times with all peers; rewrite the table of docs/design/benchmarking.md
 	$(BIN)/python -m benchmarks.report
 
 compare: $(READY)  ## ratio table of two saved runs: A=file B=file; BOUND=1.2 fails beyond it
@@ -127,24 +127,24 @@ lint: $(READY)  ## ruff and cython-lint
 type: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-tidy: $(NATIVE)  ## the rules of the house, as tests
+tidy: $(NATIVE)  ## run the house rules, which are tests
 	$(BIN)/python -m pytest -q tests/test_tidy*.py
 
-docs: $(NATIVE)  ## regenerate what tools make: reference documents, drawn machines, keywords, synchronous clients; fails when they had drifted
+docs: $(NATIVE)  ## regenerate reference pages, diagrams, keywords and synchronous clients; fail if any was out of date
 	$(BIN)/python tools/generate_settings.py
 	$(BIN)/python tools/generate_blocking.py
 	$(BIN)/python tools/generate_docs.py
 
-rewrite: $(NATIVE)  ## accept new output of the text tests; read the diff
+rewrite: $(NATIVE)  ## accept new output of the text tests; review the diff
 	$(BIN)/python -m pytest -m "not slow and not java and not spark" $(TESTS) --rewrite
 
-format: $(READY)  ## let ruff lay out the code
+format: $(READY)  ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-package: $(READY)  ## sdist, and the wheel built from it, in dist/
+package: $(READY)  ## build an sdist and a wheel from it, in dist/
 	$(BIN)/python -m build
 
-clean:  ## everything that was built, .venv included
+clean:  ## delete everything that was built, .venv included
 	rm -rf .venv build dist src/*.egg-info src/pyledger/*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks demo-out spark-warehouse

@@ -195,7 +195,7 @@ def _member_line(found: Mapping[str, Any]) -> str:
     """What a member says, for a person."""
     head = f"{found['id']} {found['address']}"
     if found["term"] is None:
-        return f"{head} {found['problem'] if 'refused' in found['problem'] else 'does not answer'}"
+        return f"{head} {found['problem'] if 'rejected' in found['problem'] else 'does not answer'}"
     leads = "leads" if found["leaderId"] == found["id"] else f"follows {found['leaderId'] or 'nobody'}"
     line = f"{head} {leads} in term {found['term']}"
     if "end" in found:
