@@ -25,10 +25,10 @@ from pyledger.errors import (
     RemotingError,
 )
 from pyledger.model.message import MessageQueue, QueueRange, tags_code
+from pyspark_pyledger.offsets import Offsets, QueueKey, label
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.partitions import BrokerRange
-from pyspark_pyledger.positions import Offsets, QueueKey, label
-from pyspark_pyledger.shares import shares
+from pyspark_pyledger.trigger_budget import shares
 
 log = logging.getLogger("pyledger.spark")
 

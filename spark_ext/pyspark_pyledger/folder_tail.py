@@ -12,10 +12,10 @@ from pyledger.errors import PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.model.message import QueueRange
 from pyledger.store.files.folder import QUEUE_FOLDER
 from pyledger.store.reading.reader import StoreReader
+from pyspark_pyledger.offsets import Offsets, QueueKey
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.planning import partition_bytes, placed_folders
-from pyspark_pyledger.positions import Offsets, QueueKey
-from pyspark_pyledger.shares import shares
+from pyspark_pyledger.trigger_budget import shares
 
 Queue = tuple[str, int]
 Spans = dict[Queue, tuple[int, int]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyledger.errors import ConfigError
-from pyspark_pyledger.positions import Offsets, parse_positions
+from pyspark_pyledger.offsets import Offsets, parse_positions
 
 EARLIEST = "earliest"
 LATEST = "latest"

@@ -10,8 +10,8 @@ from pyledger.arrow import Partition
 from pyledger.errors import ConfigError, PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.store.files.folder import holds_log, log_extent_bytes
 from pyledger.store.reading.reader import StoreReader
+from pyspark_pyledger.offsets import Offsets
 from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
-from pyspark_pyledger.positions import Offsets
 
 log = logging.getLogger("pyledger.spark")
 

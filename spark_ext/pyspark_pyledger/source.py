@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from pyledger.errors import ConfigError
 from pyspark_pyledger.batch_reader import BatchReader
-from pyspark_pyledger.following import plan_brokers
 from pyspark_pyledger.options import ReadOptions, check_batch, check_stream, parse_read_options
 from pyspark_pyledger.partitions import AnyPartition
 from pyspark_pyledger.planning import plan_folders
 from pyspark_pyledger.schema import check_schema, schema_of
 from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.stream_source import plan_brokers
 
 
 class LedgerSource(DataSource):

@@ -24,11 +24,7 @@ from pyspark.sql.types import StructType
 from pyledger.errors import ConfigError, DataLostError, QueueUnavailableError
 from pyledger.model.message import QueueRange
 from pyspark_pyledger.batch_reader import read_batches
-from pyspark_pyledger.bounds import start_of
-from pyspark_pyledger.following import Tail, open_tail
-from pyspark_pyledger.options import LATEST, ReadOptions, is_wanted
-from pyspark_pyledger.partitions import LedgerPartition
-from pyspark_pyledger.positions import (
+from pyspark_pyledger.offsets import (
     Offsets,
     Positions,
     QueueKey,
@@ -36,6 +32,9 @@ from pyspark_pyledger.positions import (
     label,
     parse_positions,
 )
+from pyspark_pyledger.options import LATEST, ReadOptions, is_wanted
+from pyspark_pyledger.partitions import LedgerPartition
+from pyspark_pyledger.stream_source import Tail, open_tail, start_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyledger.store.files.staged_rows import claim, process_of_job, sweep
-from pyspark_pyledger.publishing import publish
+from pyspark_pyledger.commit import publish
 from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions, check_columns, sink_name
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
-from pyspark_pyledger.publishing import publish
+from pyspark_pyledger.commit import publish
 from pyspark_pyledger.staging import stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
 

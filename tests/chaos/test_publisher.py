@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark_pyledger import publishing
+from pyspark_pyledger import commit
 
 from pyledger import arrow
 from pyledger.store.messages.message_store import MessageStore
@@ -80,7 +80,7 @@ def test_a_write_whose_driver_is_killed_is_there_once_or_not_at_all(tmp_path: Pa
         if number % 2 == 0:  # else the next one finds what this one left, and is killed in turn
             left = unfinished(tmp_path)
             with MessageStore.open(tmp_path) as store:
-                assert publishing.finish(store) == len(left)
+                assert commit.finish(store) == len(left)
             assert_whole(tmp_path, whole)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark_pyledger.broker_tail import read_range
-from pyspark_pyledger.following import plan_brokers
+from pyspark_pyledger.commit import publish
 from pyspark_pyledger.options import parse_read_options
-from pyspark_pyledger.publishing import publish
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.staging import stage_rows, staging_folder
 from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.stream_source import plan_brokers
 from pyspark_pyledger.write_options import WriteOptions
 
 from pyledger.client.blocking.producer import Producer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyledger.model.message import Message
 from pyledger.store.messages.message_store import MessageStore
-from tests.spark.test_positions import FILE_BYTES
+from tests.spark.test_offsets import FILE_BYTES
 
 QUEUES = 2
 PAUSE_S = 0.001

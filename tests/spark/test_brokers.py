@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_pyledger.broker_tail import BrokerTail, read_range
-from pyspark_pyledger.following import plan_brokers
 from pyspark_pyledger.options import check_stream, parse_read_options
 from pyspark_pyledger.partitions import BrokerRange
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.stream_source import plan_brokers
 
 from pyledger import arrow
 from pyledger.client.blocking.admin import Admin

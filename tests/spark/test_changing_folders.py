@@ -14,7 +14,7 @@ from pyledger.errors import DataLostError, StoreIOError, StoreNotFoundError
 from pyledger.store.cold.archive import archive
 from pyledger.store.files.folder import StoreFolder, on_files
 from tests.core.log.log_files import RecordFields
-from tests.spark.test_positions import FILE_BYTES, write
+from tests.spark.test_offsets import FILE_BYTES, write
 from tests.spark.ways import batch_table, read_parts, stream_table
 from tests.store.cold.archived import TIME_MAX_MS
 from tests.store.messages.test_dledger_message_store import write_entries

@@ -8,7 +8,7 @@ import pytest
 from pyledger import arrow
 from pyledger import spark as pyledger_spark
 from tests.spark.standalone import standalone
-from tests.spark.test_positions import write
+from tests.spark.test_offsets import write
 from tests.spark.test_setup import run_bare
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1600)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 from pyspark_pyledger import options, write_options
-from pyspark_pyledger.publishing import publish
+from pyspark_pyledger.commit import publish
 from pyspark_pyledger.staging import stage_rows, staging_folder
 from pyspark_pyledger.write_options import parse_write_options, sink_name
 from pyspark_pyledger.writers import StreamWriter

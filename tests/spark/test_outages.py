@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_pyledger import stream_reader
+from pyspark_pyledger.offsets import Positions
 from pyspark_pyledger.options import parse_read_options
-from pyspark_pyledger.positions import Positions
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
 
@@ -27,7 +27,7 @@ from pyledger.model.topic import TopicConfig
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.namesrv.server import NameServer
 from tests.servers.ha.pair import Pair, brokers, caught_up, until
-from tests.spark.test_positions import open_stream, rows, write
+from tests.spark.test_offsets import open_stream, rows, write
 
 TOPIC = "orders"
 LOSSY = pytest.mark.parametrize("lossy", ["true", "false"], ids="failOnDataLoss={}".format)

@@ -17,7 +17,7 @@ from pyledger.store.reading.reader import StoreReader
 from tests.golden.archive import golden_cases
 from tests.spark.queries import start_query
 from tests.spark.steady_writer import WriterProcess
-from tests.spark.test_positions import FILE_BYTES, cut_log, write
+from tests.spark.test_offsets import FILE_BYTES, cut_log, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 from pyledger import arrow
 from pyledger.store.maintenance.verify import verify
 from tests.spark.queries import start_query
-from tests.spark.test_positions import write
+from tests.spark.test_offsets import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

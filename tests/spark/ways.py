@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_pyledger.batch_reader import read_batches
-from pyspark_pyledger.following import plan_brokers
 from pyspark_pyledger.options import ReadOptions, parse_read_options
 from pyspark_pyledger.partitions import AnyPartition, LedgerPartition
 from pyspark_pyledger.planning import plan_folders
 from pyspark_pyledger.schema import schema_of
 from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.stream_source import plan_brokers
 
 from pyledger import arrow
 from tests.cli.command_line import pyledger

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark_pyledger import folder_tail
+from pyspark_pyledger.offsets import Positions, format_positions, parse_positions
 from pyspark_pyledger.options import check_stream, parse_read_options
-from pyspark_pyledger.positions import Positions, format_positions, parse_positions
 from pyspark_pyledger.schema import schema_of
-from pyspark_pyledger.shares import shares
 from pyspark_pyledger.stream_reader import StreamReader
+from pyspark_pyledger.trigger_budget import shares
 
 from pyledger.errors import ConfigError, DataLostError
 from pyledger.model.message import Message

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark_pyledger import publishing
-from pyspark_pyledger.publishing import publish
+from pyspark_pyledger import commit
+from pyspark_pyledger.commit import publish
 from pyspark_pyledger.staging import StagedFile, stage_rows, staging_folder
 from pyspark_pyledger.write_options import WriteOptions
 
@@ -169,12 +169,12 @@ def break_off(
     """A publication that is killed after so many appends."""
     home = Path(options.path) / "spark"
     with StoreEngine.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
-        journal = publishing._begin(store, options, job, batch_id, list(staged))
-        publishing._write(home, journal)
-        for topic, batch, queue_ids in publishing._placed(store, journal):
+        journal = commit._begin(store, options, job, batch_id, list(staged))
+        commit._write(home, journal)
+        for topic, batch, queue_ids in commit._placed(store, journal):
             some = min(done, batch.num_rows)
             done -= some
-            found = zip(queue_ids.to_pylist(), publishing._rows(batch, journal), strict=True)
+            found = zip(queue_ids.to_pylist(), commit._rows(batch, journal), strict=True)
             for queue_id, (body, properties, born_ms) in itertools.islice(found, some):
                 store.appender(topic, queue_id).put(body, None, None, properties, born_timestamp_ms=born_ms)
 
@@ -201,8 +201,8 @@ def test_what_was_broken_off_is_finished_once(
         assert publish(options, "sink", 1, stage(options, "sink", *again)) == 0
     elif who == "foreign":
         with StoreEngine.open(store) as other:
-            assert publishing.finish(other) == 1
-            assert publishing.finish(other) == 0
+            assert commit.finish(other) == 1
+            assert commit.finish(other) == 0
     else:
         job, batch_id = ("sink", 2) if who == "next batch" else ("job", None)
         if who == "other job":
