@@ -43,8 +43,12 @@ class Deferred(Generic[T]):
     def then(self, function: Callable[[T], U]) -> "Deferred[U]":
         """Return what `function` makes of the value. An error of either completes it."""
         result: Deferred[U] = Deferred()
-        if self._done:
-            result._follow(function, self)
+        if self._done and self._error is None:  # the usual case of a broker, so without a call more
+            try:
+                result._value = function(self._value)  # type: ignore[arg-type]  # it has been set
+            except Exception as error:  # noqa: BLE001 - what awaits the result gets it
+                result._error = error
+            result._done = True
         else:
             self.add_done_callback(partial(result._follow, function))
         return result
@@ -86,9 +90,10 @@ class Deferred(Generic[T]):
 
     def _complete(self) -> None:
         self._done = True
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            self._call(callback)
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for callback in callbacks:
+                self._call(callback)
 
     def _call(self, callback: "Callable[[Deferred[T]], object]") -> None:
         try:
