@@ -56,7 +56,7 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
 
 def _open(placed: list[tuple[str, str]], options: ReadOptions) -> Iterator[tuple[str, StoreReader]]:
     for place, folder in placed:
-        yield place, StoreReader.open(folder, on_corrupt=options.on_corrupt, maps_late=True)
+        yield place, StoreReader.open(folder, on_corrupt=options.on_corrupt, map_lazily=True)
 
 
 def _plan_folder(

@@ -320,7 +320,7 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "give one of them": {"topics": "a", "topics_pattern": "b"},
     "no pattern": {"topics_pattern": "("},
     "time zone": {"since": datetime(2024, 1, 1)},  # noqa: DTZ001
-    "no time": {"until": "yesterday"},
+    "not a time": {"until": "yesterday"},
     "no offset": {"starting_offsets": "first"},
     "is no offset": {"ending_offsets": {"t": {"0": -3}}},
     "below 1": {"batch_rows": 0},

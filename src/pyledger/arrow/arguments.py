@@ -1,29 +1,12 @@
-"""Times and queue offsets as callers of `pyledger.arrow` give them."""
+"""Queue offsets as callers of `pyledger.arrow` give them."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Literal
 
 from pyledger.arrow.scan_plan import MAX_OFFSET, MIN_OFFSET, QueueSource
 from pyledger.errors import ConfigError
 
 Offsets = Literal["earliest", "latest"] | int | Mapping[Any, Any]
-Time = int | datetime
-
-
-def time_ms(field: str, value: Time | None) -> int | None:
-    """A store time in ms.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ConfigError(field, f"{value} has no time zone", "give one, such as datetime.UTC")
-        return round(value.timestamp() * 1000)
-    if value is not None and not isinstance(value, int):
-        raise ConfigError(field, f"{value!r} is no time", "give ms since the epoch, or a datetime")
-    return value
 
 
 def queue_offsets(

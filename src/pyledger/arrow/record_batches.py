@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
-from pyledger.arrow.arguments import Offsets, Time, queue_offsets, time_ms
+from pyledger.arrow.arguments import Offsets, queue_offsets
 from pyledger.arrow.partition_view import map_partition
 from pyledger.arrow.scan_plan import (
     LogRange,
@@ -31,6 +31,7 @@ from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.model.message import parse_tags
 from pyledger.store.reading.log_end import Damage
 from pyledger.store.reading.reader import StoreReader
+from pyledger.store.reading.times import Time, time_ms
 from pyledger.store.reading.wanted_ranges import wanted_ranges
 
 try:

@@ -133,7 +133,6 @@ def selected_messages(reader: Any, order: str, selection: dict[str, Any]) -> Ite
     wanted = set(selection["topics"])
     missing = set(wanted)
     arguments = {name: None if value == () else value for name, value in selection.items()}
-    arguments |= {"since_ms": arguments.pop("since"), "until_ms": arguments.pop("until")}
     for message in reader.messages(order, **arguments):
         missing.discard(message.topic)
         yield message

@@ -154,8 +154,8 @@ def test_blocks_without_a_wanted_record_are_passed_over(plain: Path, packed: Pat
         assert unpacked_blocks()[0] - count <= 3 < blocks
         times = [m.store_timestamp for m in one.messages()]
         for since, until in ((times[500], times[1500]), (times[-1], None), (None, times[0] + 1)):
-            assert [m.physical_offset for m in other.messages(since_ms=since, until_ms=until)] == [
-                m.physical_offset for m in one.messages(since_ms=since, until_ms=until)
+            assert [m.physical_offset for m in other.messages(since=since, until=until)] == [
+                m.physical_offset for m in one.messages(since=since, until=until)
             ]
 
 

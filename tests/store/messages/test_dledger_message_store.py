@@ -86,7 +86,7 @@ def test_a_log_as_java_writes_it_is_read_like_any_other(tmp_path: Path) -> None:
         assert [m.body for m in reader.query("T1", "k64")] == [records[64].body]
         assert [m.body for m in reader.messages(tail=2)] == [records[98].body, records[99].body]
         since = 1_700_000_000_000 + 60
-        assert [m.body for m in reader.messages(since_ms=since)] == [r.body for r in records[60:]]
+        assert [m.body for m in reader.messages(since=since)] == [r.body for r in records[60:]]
         assert reader.max_offset == places[-1] + len(records[-1].encode(0))
     columns = ["physicalOffset", "body"]
     rows = arrow.scan(tmp_path, columns=columns).read_all()

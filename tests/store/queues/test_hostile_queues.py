@@ -145,5 +145,5 @@ def test_queue_that_cannot_name_a_folder_is_searched_by_time(store: Path) -> Non
     path.write_bytes(data)
     with StoreReader.open(store) as reader:
         assert (message.topic, -1) in reader.queues()
-        found = [m.physical_offset for m in reader.messages("queue", since_ms=0)]
+        found = [m.physical_offset for m in reader.messages("queue", since=0)]
         assert message.physical_offset in found

@@ -48,7 +48,7 @@ def answers(reader: StoreReader) -> tuple[object, ...]:
 
 
 def test_late_mapping_changes_no_answer(folder: Path) -> None:
-    with StoreReader.open(folder) as early, StoreReader.open(folder, maps_late=True) as late:
+    with StoreReader.open(folder) as early, StoreReader.open(folder, map_lazily=True) as late:
         assert len(early.layout.log_files) > 10
         assert answers(late) == answers(early)
         assert not late.refresh()
@@ -58,7 +58,7 @@ def test_late_mapping_changes_no_answer(folder: Path) -> None:
 @pytest.mark.parametrize("folder", ["closed"], indirect=True)
 def test_a_plan_of_whole_files_maps_none_but_the_last(folder: Path) -> None:
     before = mapped_file_count()
-    with StoreReader.open(folder, maps_late=True) as reader:
+    with StoreReader.open(folder, map_lazily=True) as reader:
         plan = arrow.plan(reader, max_partition_bytes=3 * FILE_BYTES)
         assert mapped_file_count() == before
         assert len(plan) > 3
@@ -69,7 +69,7 @@ def test_a_plan_of_whole_files_maps_none_but_the_last(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["closed"], indirect=True)
 def test_a_file_that_went_away_is_missed_and_not_passed_over(folder: Path) -> None:
-    with StoreReader.open(folder, maps_late=True) as reader:
+    with StoreReader.open(folder, map_lazily=True) as reader:
         gone = reader.layout.log_files[3]
         Path(gone.path).unlink()
         with pytest.raises(CorruptRecordError, match="the bytes end before the record does"):
@@ -81,7 +81,7 @@ def test_a_file_that_went_away_is_missed_and_not_passed_over(folder: Path) -> No
 @pytest.mark.parametrize("folder", ["closed"], indirect=True)
 @pytest.mark.parametrize("left_bytes", [0, 100, 4096])
 def test_a_file_that_was_cut_meanwhile_ends_where_it_ends(folder: Path, left_bytes: int) -> None:
-    with StoreReader.open(folder, maps_late=True) as reader:
+    with StoreReader.open(folder, map_lazily=True) as reader:
         cut = reader.layout.log_files[3]
         os.truncate(cut.path, left_bytes)
         with pytest.raises(OffsetOutOfRangeError):
@@ -110,11 +110,11 @@ def no_more_descriptors() -> Iterator[None]:
 def test_a_file_that_cannot_be_mapped_now_is_an_error_and_no_damage(
     folder: Path, on_corrupt: OnCorrupt
 ) -> None:
-    with StoreReader.open(folder, maps_late=True, on_corrupt=on_corrupt) as reader:
+    with StoreReader.open(folder, map_lazily=True, on_corrupt=on_corrupt) as reader:
         with no_more_descriptors(), pytest.raises(StoreIOError, match=r"cannot map .*: Too many open files"):
             list(reader.messages())
         assert len(list(reader.messages())) == MESSAGES
-    with StoreReader.open(folder, maps_late=True, on_corrupt=on_corrupt) as reader:
+    with StoreReader.open(folder, map_lazily=True, on_corrupt=on_corrupt) as reader:
         with no_more_descriptors(), pytest.raises(StoreIOError, match=r"cannot map .*: Too many open files"):
             arrow.scan(reader).read_all()
         assert arrow.scan(reader).read_all().num_rows == MESSAGES

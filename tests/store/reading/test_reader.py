@@ -4,6 +4,7 @@ nothing."""
 import mmap
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +181,10 @@ def test_messages_selects(store: Path) -> None:
         selections: list[tuple[dict[str, Any], Any]] = [
             ({"topics": ["alpha"]}, lambda m: m.topic == "alpha"),
             ({"queues": [1, 3]}, lambda m: m.queue_id in (1, 3)),
-            ({"since_ms": since}, lambda m: m.store_timestamp >= since),
-            ({"until_ms": until}, lambda m: m.store_timestamp < until),
-            ({"since_ms": since, "until_ms": until}, lambda m: since <= m.store_timestamp < until),
+            ({"since": since}, lambda m: m.store_timestamp >= since),
+            ({"since": datetime.fromtimestamp(since / 1000, UTC)}, lambda m: m.store_timestamp >= since),
+            ({"until": until}, lambda m: m.store_timestamp < until),
+            ({"since": since, "until": until}, lambda m: since <= m.store_timestamp < until),
             ({"tags": f"{tags[0]} || {tags[1]}"}, lambda m: m.tags in tags),
             ({"tags": "*"}, lambda _: True),
             ({"key": "key-120"}, lambda m: "key-120" in (m.keys or "").split(" ")),

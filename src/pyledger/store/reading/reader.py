@@ -29,6 +29,7 @@ from pyledger.store.reading.queue_ends import QueueEnd
 from pyledger.store.reading.record_hints import RecordHints
 from pyledger.store.reading.recovered_queues import ReadQueues, recover_queues
 from pyledger.store.reading.selection import Selection, carries_key
+from pyledger.store.reading.times import Time, time_ms
 from pyledger.wire.record.message_id import decode_message_id
 
 OnCorrupt = Literal["error", "skip"]
@@ -44,13 +45,13 @@ class StoreReader:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, on_corrupt: OnCorrupt = "error", maps_late: bool = False
+        self, path: str | os.PathLike[str], *, on_corrupt: OnCorrupt = "error", map_lazily: bool = False
     ) -> None:
         self.path = os.fspath(path)
         self.on_corrupt = on_corrupt
         self.skipped: list[Damage] = []
         """Damage that was passed over so far, with `on_corrupt="skip"`."""
-        self._files = MappedFiles(late=maps_late)
+        self._files = MappedFiles(late=map_lazily)
         self.lost_end: LostEnd | None = None
         """What proves that the log lacks its end, where something does."""
         self._first_ends: list[QueueEnd] = []
@@ -65,7 +66,7 @@ class StoreReader:
         path: str | os.PathLike[str],
         *,
         on_corrupt: OnCorrupt = "error",
-        maps_late: bool = False,
+        map_lazily: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Self:
         """Open a folder for reading.
@@ -75,8 +76,8 @@ class StoreReader:
                 all entries are read, also those at its end that the group has not committed.
             on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
                 go on behind it and note it in `skipped`.
-            maps_late: Map whole log files when they are first read: for who looks at few of very many. One
-                that retention deletes before that is missing then.
+            map_lazily: Map each log file when it is first read, for callers that read few of many files. A
+                file that retention deletes before its first read is then missing.
             progress: Called with the physical offset (bytes) reached while the end is searched.
 
         Raises:
@@ -88,7 +89,7 @@ class StoreReader:
         else one pass over the last log file; after an unclean one a pass over all that the checkpoint does
         not know to be on disk.
         """
-        reader = cls(path, on_corrupt=on_corrupt, maps_late=maps_late)
+        reader = cls(path, on_corrupt=on_corrupt, map_lazily=map_lazily)
         try:
             reader._load(progress)
         except BaseException:
@@ -244,8 +245,8 @@ class StoreReader:
         queues: Iterable[int] | None = None,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         tags: str | None = None,
         key: str | None = None,
         limit: int | None = None,
@@ -261,8 +262,8 @@ class StoreReader:
             start_offset: From here on: a physical offset (bytes), with `order="queue"` a queue offset of each
                 queue.
             end_offset: Up to here, itself not included.
-            since_ms: Stored at or after this time (ms).
-            until_ms: Stored before this time (ms).
+            since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
+            until: Stored before this time.
             tags: Tag expression, `A || B` or `*`.
             key: Only messages that carry this key, or have it as their client id.
             limit: Stop after this many messages.
@@ -278,8 +279,8 @@ class StoreReader:
         selection = Selection(
             topics=None if topics is None else frozenset(topics),
             queues=None if queues is None else frozenset(queues),
-            since_ms=since_ms,
-            until_ms=until_ms,
+            since_ms=time_ms("since", since),
+            until_ms=time_ms("until", until),
             tags=parse_tags(tags),
             key=key,
         )

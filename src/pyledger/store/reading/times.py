@@ -1,0 +1,26 @@
+"""Times as callers give them."""
+
+from datetime import datetime
+
+from pyledger.errors import ConfigError
+
+Time = int | datetime
+
+
+def time_ms(field: str, value: Time | None) -> int | None:
+    """Return a time as ms since 1970.
+
+    Args:
+        field: Name of the argument, for the error.
+        value: Ms since 1970, or a datetime with a time zone.
+
+    Raises:
+        ConfigError: the value has another type, or a datetime has no time zone.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ConfigError(field, f"{value} has no time zone", "give one, such as datetime.UTC")
+        return round(value.timestamp() * 1000)
+    if value is not None and not isinstance(value, int):
+        raise ConfigError(field, f"{value!r} is not a time", "give ms since the epoch, or a datetime")
+    return value
