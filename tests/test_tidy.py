@@ -26,7 +26,7 @@ GROUND = {"errors", "lazy_names", "log_events", "model", "clock", "regular_file"
 PURE = GROUND | {"protocol", "wire"}
 READING = PURE | {"store", "arrow", "spark"}
 
-# Who may import which parts of ours. The one table, by prefixes of module names: the longest that fits is a
+# Which modules may import which. The one table, by prefixes of module names: the longest that fits is a
 # module's row, and a row allows what begins with one of its entries. A module without a row fails the test.
 MAY_IMPORT = {
     "__init__": {"lazy_names", "errors", "model", "store", "client", "bookkeeper"},

@@ -86,7 +86,7 @@ def open_tail(options: ReadOptions) -> Tail:
 
 
 def _broker_tail(options: ReadOptions) -> Tail:
-    """Who reads folders only does not wait for the client to be imported."""
+    """Import the client here, so that queries on folders do not wait for it."""
     from pyspark_pyledger.broker_tail import BrokerTail
 
     return BrokerTail(options)

@@ -2806,7 +2806,7 @@ class PullRequest(DecodedRequest):
 
     @property
     def request_source(self) -> int | None:
-        """Who asks: a client or a kind of proxy."""
+        """Kind of the sender: a client or a kind of proxy."""
 
 def decode_head(
     frame: Buffer, /

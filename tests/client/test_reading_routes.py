@@ -1,4 +1,4 @@
-"""Who reads without joining a group follows the queues and the places of brokers."""
+"""A client that reads without a group follows the queues and the addresses of brokers."""
 
 import asyncio
 

@@ -474,7 +474,7 @@ cdef class MappedFile:
         return 0
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        # Who has a view of the log keeps what it shows, though the file was deleted since.
+        # A view of the log stays readable after its file is deleted.
         if not (self.range_only and self.base != NULL and self.generation == fork_generation):
             self._check_usable()
         self.map_again()

@@ -1,4 +1,4 @@
-"""Who a client is: its address, its id, and the ids that it gives to messages.
+"""Identity of a client: its address, its id, and the ids that it gives to messages.
 
 Source: RocketMQ client/.../ClientConfig.java (buildMQClientId), common/.../MessageClientIDSetter.java.
 """

@@ -227,7 +227,7 @@ class ClientInstance:
     async def _refresh_routes(self) -> None:
         published = chain.from_iterable(one.topics() for one in self.producers.values())
         subscribed = chain.from_iterable(one.topics() for one in self.consumers.values())
-        # Who only reads is not among them, and has to follow a broker's change of place as well.
+        # A client that only reads has none of these, but must follow a broker's new address, too.
         await self.routes.refresh_all(dict.fromkeys(chain(published, subscribed, self.routes.topics)))
 
     def _route_changed(self, topic: str) -> None:

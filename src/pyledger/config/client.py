@@ -56,7 +56,7 @@ class ClientConfig:
     """How the headers of sends are written. `binary` is shorter and cheaper for both sides."""
 
     access_key: str = setting("", upstream="AccessKey")
-    """Who signs the requests; empty signs none."""
+    """Access key that signs requests; empty: requests are not signed."""
 
     secret_key: str = setting("", upstream="SecretKey")
     """What requests are signed with; never logged."""

@@ -18,7 +18,7 @@ log = logger("net")
 STALL_S = 1.0
 """Over the limit for so long: those are cut that have not got on meanwhile."""
 PROGRESS_BYTES = 64 << 10
-"""Who has completed or taken less since the last look has not got on."""
+"""A connection that completed or read less since the last check has made no progress."""
 
 
 class Holder(Protocol):

@@ -34,7 +34,7 @@ FLUSH_BYTES = 64 << 10
 CHARGE_BYTES = 64 << 10
 """What is handled and written is told when it has cost so much, and at the end of a wake-up."""
 BULK_BYTES = 64 << 10
-"""Who sends so much at once waits for another iteration of the event loop, once one has cost enough."""
+"""A sender of this much waits for the next iteration of the event loop, once one has cost enough."""
 FRAMES_OF_TURN_MAX = ITERATION_BYTES // REQUEST_BYTES
 """So many waiting frames are looked at in one iteration of the event loop."""
 WRITE_BYTES = 256 << 10

@@ -1,4 +1,4 @@
-"""Who keeps a mapping alive: buffers, log views, closing, fork, and many threads at once."""
+"""What keeps a mapping alive: buffers, log views, closing, fork, and many threads at once."""
 
 import gc
 import mmap

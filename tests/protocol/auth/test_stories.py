@@ -1,4 +1,4 @@
-"""Who may do what, told as stories: `testdata/<form>_<what>.txt`."""
+"""Authorization as text stories: `testdata/<form>_<what>.txt`."""
 
 import json
 import tomllib

@@ -248,7 +248,7 @@ def test_operator_changes_users_and_policies(run: Run, tmp_path: Path) -> None:
                 "userType": "Normal",
                 "userStatus": "enable",
             }
-            # Who may not change the cluster changes nothing, and learns nothing.
+            # A user without permission to change the cluster changes and reads nothing.
             for code in (RequestCode.AUTH_LIST_USER, RequestCode.AUTH_DELETE_USER):
                 answer = await client.request(signed(asked(code, **user), *alice))
                 assert answer.code == ResponseCode.NO_PERMISSION

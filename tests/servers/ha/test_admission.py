@@ -1,4 +1,4 @@
-"""Who gets a master's log, and what a slave does before it says its first word."""
+"""Which slaves get a master's log, and what a slave does before its first report."""
 
 import asyncio
 import os

@@ -97,7 +97,7 @@ def test_rows_that_fill_the_disk_leave_whole_runs_alone(small_disk: Path, tmp_pa
         assert 100 < len(numbers) < 1000
         ballast.unlink()
         store.append_rows("t", *numbered_rows(len(numbers), 30))
-    # Who looks for records behind a log's end takes room of a file system in memory: it is done elsewhere.
+    # The search for records after a log's end uses space on a tmpfs, so it runs on a copy elsewhere.
     copied = shutil.copytree(small_disk / "s", tmp_path / "copied")
     assert not list(verify(copied))
     with StoreEngine.open(copied) as store:

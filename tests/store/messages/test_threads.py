@@ -255,7 +255,7 @@ def test_everything_at_once(tmp_path: Path, flush: str) -> None:
 
 
 def test_close_beside_everything(tmp_path: Path) -> None:
-    """Who is at it when the store closes gets that it is closed; what was acknowledged before is there."""
+    """A thread in a call when the store closes gets StoreClosedError; acknowledged messages are stored."""
     store = open_small(tmp_path, "async")
     load = Load(store)
 

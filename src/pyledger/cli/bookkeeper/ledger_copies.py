@@ -113,7 +113,7 @@ def under_replicated(metadata: str, as_json: bool) -> None:
 @metadata_option
 @json_option
 def whoami(metadata: str, as_json: bool) -> None:
-    """Who is the auditor of the cluster, and whether copies are made."""
+    """Show the auditor of the cluster, and whether autorecovery is enabled."""
 
     async def work() -> tuple[str | None, bool]:
         async with client_of(metadata) as client:

@@ -74,7 +74,7 @@ class BookieWatcher:
             await client.close()
 
     async def look(self) -> RegisteredBookies:
-        """Who is there now."""
+        """Read the registered bookies."""
         self._registered = await self._cluster.bookies.registered()
         return self._registered
 
@@ -82,7 +82,7 @@ class BookieWatcher:
 
     @property
     def registered(self) -> RegisteredBookies:
-        """Who is there, as last heard."""
+        """Return the registered bookies as last read."""
         return self._registered
 
     def choose(self, count: int, write_quorum: int) -> tuple[str, ...]:

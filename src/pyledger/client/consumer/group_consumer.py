@@ -279,7 +279,7 @@ class AsyncGroupConsumer(Lifecycle):
         wait_ms = HANDOVER_WAIT_MS if self._sharing.has_others else 0
         locked = dict.fromkeys(queues, True)
         if self._needs_locks:
-            # Who unlocks a queue has told its offset before.
+            # A member commits its offset before it unlocks a queue.
             locked, wait_ms = await self._sharing.lock(queues), 0
         ours = [queue for queue in queues if locked.get(queue)]
         if not self._running:

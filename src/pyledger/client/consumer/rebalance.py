@@ -1,4 +1,4 @@
-"""Who of a group has which queue, and where it starts: what a consumer asks brokers about that.
+"""Allocation of queues to the members of a group, and their start offsets.
 
 Source: RocketMQ client/.../impl/consumer/RebalanceImpl.java, RebalancePushImpl.java.
 """

@@ -77,7 +77,7 @@ class Sender:
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
-        """Who waits until no more than a number of sends are under way."""
+        """Callers that wait until at most a given number of sends are in flight."""
         # Signing needs all fields, and latency faults note each attempt.
         self._is_ordinary = not client.config.access_key and not config.latency_faults
         self.traced: Traced | None = None

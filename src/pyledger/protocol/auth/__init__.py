@@ -1,1 +1,1 @@
-"""Who may do what: users, what a request needs, and what a user is given."""
+"""Authorization: users, the permissions that a request needs, and those of a user."""

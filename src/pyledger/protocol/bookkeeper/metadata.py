@@ -21,7 +21,7 @@ FORMAT_VERSION = 3
 
 
 class LedgerState(Enum):
-    """Who may change a ledger; the value is the number in its metadata."""
+    """Ledger state: who may change it; the value is the number in its metadata."""
 
     OPEN = 1
     IN_RECOVERY = 2

@@ -47,7 +47,7 @@ class Quarantine:
         self._failed[bookie] = _Failed(now_ms, now_ms + rest_ms, rest_ms)
 
     def avoided(self, now_ms: int) -> list[str]:
-        """Who failed lately."""
+        """Return the bookies that failed recently."""
         if not self._failed:
             return []
         self._failed = {name: one for name, one in self._failed.items() if not self._is_over(one, now_ms)}

@@ -1,4 +1,4 @@
-"""Who consumes: groups, their members by connection, and what each group subscribes to.
+"""Consumers: groups, their members by connection, and what each group subscribes to.
 
 How a group consumes and what it subscribes to is what its latest heartbeat said, for all members: clients of
 one group with different subscriptions undo each other.

@@ -1,4 +1,4 @@
-"""Who produces: groups and their connections, for transaction checks and for replies.
+"""Producers: groups and their connections, for transaction checks and for replies.
 
 Source: RocketMQ broker/.../ProducerManager.java.
 """

@@ -14,7 +14,7 @@ from pyledger.model.message import MessageQueue
 
 @dataclass(slots=True)
 class QueueLock:
-    """Who has a queue, and when it last said so."""
+    """The owner of a queue lock, and when it last refreshed it."""
 
     client_id: str
     updated_ms: int

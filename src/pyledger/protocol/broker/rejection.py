@@ -7,7 +7,7 @@ from pyledger.model.remoting_codes import ResponseCode
 
 
 class ForbiddenType(IntEnum):
-    """Who forbids a pull, as the response's field `forbiddenType` says.
+    """What forbids a pull, as in the response's field `forbiddenType`.
 
     Source: RocketMQ common/.../ForbiddenType.java.
     """

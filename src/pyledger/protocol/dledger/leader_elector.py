@@ -27,7 +27,7 @@ class Elector:
         self.round: VoteRound | None = None
         self.heard_ms = now_ms
         self.election_timeout_ms = self._draw_election_timeout_ms()
-        # Who was a member before waits for the heartbeat of a leader that may be there.
+        # A node that was a member before waits for the heartbeat of a leader that may be there.
         known = state.storage.end_index > NO_INDEX or state.term > 0
         wait_ms = self.config.heart_beat_time_interval_ms + self._draw_pause_ms() if known else 0
         self.next_vote_ms = now_ms + wait_ms

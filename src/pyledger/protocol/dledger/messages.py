@@ -290,7 +290,7 @@ class GetEntriesResponse(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class MetadataRequest(RequestOrResponse):
-    """Who leads, and who is a member?"""
+    """Request for the leader and the members."""
 
 
 class MemberStatus(NamedTuple):

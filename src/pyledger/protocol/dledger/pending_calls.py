@@ -11,7 +11,7 @@ Answer: TypeAlias = Callable[[Response | None, int], None]
 
 
 class Calls:
-    """Who waits for what. All calls have the same time, so the oldest is the next to expire."""
+    """Calls that wait for a response. All have the same timeout, so the oldest is the next to expire."""
 
     def __init__(self, outbox: Outbox, timeout_ms: int) -> None:
         self.outbox, self.timeout_ms = outbox, timeout_ms

@@ -1,4 +1,4 @@
-"""Who waits for slaves, and whether they have come far enough.
+"""Puts that wait for slaves, and whether the slaves have received enough.
 
 A put of a SYNC_MASTER waits until enough brokers hold its record, the master among them. All that wait are
 looked at when a slave reports, never in between: a report that reaches many ends many.
@@ -117,7 +117,7 @@ class GroupTransfer:
         self.push_offset = max(self.acks.values())
         if self._doubted and offset > self._doubted.get(slave, offset):
             del self._doubted[slave]
-        # Who is answered may put again at once, and wait for another number of brokers.
+        # A caller that is answered may put again at once, and wait for another number of brokers.
         for wanted, waiting in tuple(self._waiting.items()):
             reached = self.reached(wanted)
             while waiting and waiting[0].end_offset <= reached:

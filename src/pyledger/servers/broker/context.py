@@ -54,7 +54,7 @@ class BrokerContext:
     routes: TopicRoutes
     counts: BrokerCounts
     access_rules: "WatchedRules | None"
-    """Who may do what; None: everybody everything that is not a change."""
+    """Permissions; None: any client may do anything except change the broker."""
     net: NetConfig
     tls: TlsConfig | None
     ha: HaConfig
@@ -124,7 +124,7 @@ Method = Callable[[Connection, RemotingCommand], Reply]
 
 
 def watched_rules(path: str) -> "WatchedRules | None":
-    """Who may do what, by a file; None without one.
+    """Return the permissions in a file; None without one.
 
     Raises:
         ConfigError: it cannot be read or understood.

@@ -75,14 +75,14 @@ OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 
 
 class Asked(NamedTuple):
-    """Who waits for the answer to a request."""
+    """A caller that waits for the response to a request."""
 
     connection: Connection
     command: RemotingCommand
 
 
 class AppendRequestBatch(Sequence[Asked]):
-    """Who waits for the answers to appends that came together on one connection."""
+    """A caller that waits for the responses to a batch of appends on one connection."""
 
     __slots__ = ("connection", "opaques")
 

@@ -148,7 +148,7 @@ class AutorecoveryProcesses:
             self.world.random.choice(self.workers).stand_still()
 
     def heal(self) -> None:
-        """Who stands still goes on."""
+        """Let stopped workers continue."""
         for worker in self.workers:
             if worker.process is not None and worker.process.stopped is not None:
                 worker.process.go_on()

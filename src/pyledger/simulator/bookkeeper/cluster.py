@@ -129,7 +129,7 @@ class Cluster:
         )
 
     def writable(self) -> list[str]:
-        """Who is registered to take entries; sometimes that is not true any more."""
+        """Return the writable bookies; the list is sometimes out of date."""
         stale = self._stale()
         return [
             name
@@ -139,13 +139,13 @@ class Cluster:
         ]
 
     def registered(self) -> frozenset[str]:
-        """Who is there, read-only ones included; sometimes that is not true any more."""
+        """Return all registered bookies; the list is sometimes out of date."""
         stale = self._stale()
         there = (one for one in self.bookies.values() if (one.up and one.stopped is None) or stale)
         return frozenset(one.name for one in there if not one.forgotten)
 
     def known(self) -> frozenset[str]:
-        """Who has a cookie."""
+        """Return the bookies that have a cookie."""
         return frozenset(name for name, bookie in self.bookies.items() if not bookie.forgotten)
 
     def look_up(self, ledger_id: int) -> LedgerMetadata | None:

@@ -394,7 +394,7 @@ class LedgerRun:
         self.heal_cluster()
         world, cluster = self.world, self.cluster
         hung = world.random.choice(list(cluster.bookies.values()))
-        # Who takes no entries any more is replaced, so there must be another one.
+        # A bookie that takes no more entries is replaced, so another one must be up.
         spare = sum(one.up for one in cluster.bookies.values()) > cluster.shape.ensemble_size
         if world.random.random() < 0.5 and spare and self.may_lose(hung):
             world.note(f"{hung.name} hangs for ever")

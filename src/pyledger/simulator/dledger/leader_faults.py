@@ -30,7 +30,7 @@ class LeaderFaults:
         self.world, self.network, self.members, self.names = world, network, members, list(members)
         self.hand_over = hand_over
         self.victim: str | None = None
-        """Who was cut off last."""
+        """The member that was last isolated."""
         self.company: list[str] = []
         """And who was with it."""
         self.returns = random.random() < 0.6

@@ -364,7 +364,7 @@ class StoreServices:
     def _stop_threads(self) -> None:
         for service in self._services:
             service.ask_to_stop()
-        # Who sleeps in the group commit wakes; nobody waits any more for what is not on disk.
+        # Wake the callers that wait in the group commit: they no longer wait for the disk.
         self.components.group.close()
         for service in self._services:
             service.stop()

@@ -63,7 +63,7 @@ def encode_vote(candidate: str) -> bytes:
 
 
 def decode_vote(data: bytes) -> str:
-    """Who stands in a vote; empty: it does not say.
+    """Return the candidate of a vote; empty if the vote names none.
 
     Raises:
         LedgerMetadataError: It is malformed.

@@ -1,4 +1,4 @@
-"""Who may change a broker: requests that change it are refused unless it was told otherwise.
+"""Permission to change a broker: such requests are rejected unless a setting allows them.
 
 With access control whoever has the right may, from anywhere; without, whoever is on the same machine.
 

@@ -90,7 +90,7 @@ class Membership:
         place = store.append(Message(names.SELF_TEST_TOPIC, text.encode()))
         done = False
         while not done:
-            # Who leads no more is told: the store stands down, and that ends the wait.
+            # When the leadership ends, the store steps down, which ends the wait.
             wait = store.until_durable(place.physical_offset + place.size_bytes)
             done = wait is None or await wait
         await asyncio.to_thread(store.dispatch)

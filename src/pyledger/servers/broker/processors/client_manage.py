@@ -1,4 +1,4 @@
-"""Who is connected: 34, 35, 38, 46.
+"""Connected clients: 34, 35, 38, 46.
 
 Source: RocketMQ broker/.../ClientManageProcessor.java, ConsumerManageProcessor.java.
 """

@@ -24,7 +24,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Who of a group gets a message."""
+    """Which members of a group get a message."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"

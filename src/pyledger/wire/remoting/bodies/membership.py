@@ -1,4 +1,4 @@
-"""Who is connected, and which queues are whose.
+"""Connected clients, and the owners of queues.
 
 Source: RocketMQ remoting/.../protocol/body/Connection.java, ConsumerConnection.java, ProducerConnection.java,
 GetConsumerListByGroupResponseBody.java, LockBatchRequestBody.java, LockBatchResponseBody.java,

@@ -134,7 +134,7 @@ class AuthProcessor:
         return self._rules.policies()
 
     def _asker(self, request: RemotingCommand) -> User:
-        """Who signed the request, which was checked before."""
+        """Return the user that signed the request; the signature is already checked."""
         found = self._rules.user(request.ext_fields.get(ACCESS_KEY, "")) if self._rules else None
         return found or NOBODY
 
