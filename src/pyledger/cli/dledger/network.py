@@ -162,12 +162,12 @@ def status(group: str, peers: str, as_json: bool) -> None:
         else:
             write_line(printable(_member_line(found)))
     if not any(found["leaderId"] == found["id"] for found in members):
-        raise ProblemFoundError("; ".join(_why_nobody_leads(members)))
+        raise ProblemFoundError("; ".join(_why_no_leader(members)))
 
 
 async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
-    """What one member says of itself, as JSON fields."""
-    from pyledger.errors import PyLedgerError
+    """The state that one member reports, as JSON fields; `rejected` where it answered with an error."""
+    from pyledger.errors import DLedgerRejectedError, PyLedgerError
 
     found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
     try:
@@ -175,7 +175,7 @@ async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
         # Ours says it there, also while a full disk keeps it from its part in the group.
         found["term"] = answer.status.term if answer.status else await client.term(member)
     except PyLedgerError as error:
-        return found | {"problem": str(error)}
+        return found | {"problem": str(error), "rejected": isinstance(error, DLedgerRejectedError)}
     found["leaderId"] = answer.leader_id
     if (one := answer.status) is not None:
         found |= {
@@ -192,10 +192,10 @@ async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
 
 
 def _member_line(found: Mapping[str, Any]) -> str:
-    """What a member says, for a person."""
+    """The state of a member as one line of text."""
     head = f"{found['id']} {found['address']}"
     if found["term"] is None:
-        return f"{head} {found['problem'] if 'rejected' in found['problem'] else 'does not answer'}"
+        return f"{head} {found['problem'] if found['rejected'] else 'does not answer'}"
     leads = "leads" if found["leaderId"] == found["id"] else f"follows {found['leaderId'] or 'nobody'}"
     line = f"{head} {leads} in term {found['term']}"
     if "end" in found:
@@ -207,8 +207,8 @@ def _member_line(found: Mapping[str, Any]) -> str:
     return line + (f"; cannot vote: {found['cannotVote']}" if found.get("cannotVote") else "")
 
 
-def _why_nobody_leads(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What a group lacks that elects nobody."""
+def _why_no_leader(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What keeps a group from electing a leader."""
     needed = len(members) // 2 + 1
     silent = [found["id"] for found in members if found["term"] is None]
     barred = [found["id"] for found in members if found.get("cannotVote")]
