@@ -12,7 +12,7 @@ import pytest
 from pyspark_pyledger import commit
 
 from pyledger import arrow
-from pyledger.store.messages.message_store import MessageStore
+from pyledger.store.messages.store_engine import StoreEngine
 from tests.chaos.publisher import ROWS_PER_TASK, body
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_a_write_whose_driver_is_killed_is_there_once_or_not_at_all(tmp_path: Pa
         whole |= set(seen) | unfinished(tmp_path)
         if number % 2 == 0:  # else the next one finds what this one left, and is killed in turn
             left = unfinished(tmp_path)
-            with MessageStore.open(tmp_path) as store:
+            with StoreEngine.open(tmp_path) as store:
                 assert commit.finish(store) == len(left)
             assert_whole(tmp_path, whole)
 

@@ -79,7 +79,7 @@ def test_a_ledger_that_was_left_is_recovered(metadata: str) -> None:
     assert [line["ledgerId"] for line in pyledger("ledger", "ls", *where, "--json").json] == [0, 7]
     taken = pyledger("ledger", "create", *where, "--id", "7")
     assert taken.code == 1
-    assert "ledger 7 exists" in taken.err
+    assert "ledger 7 already exists" in taken.err
 
 
 def test_bench(metadata: str) -> None:

@@ -44,13 +44,10 @@ class Counting:
     def handle(self, _connection: Connection, request: RemotingCommand) -> Answer:
         return request.response(0, body=self.count(light=request.code == LIGHT))
 
-    def take(self, connection: LedgerConnection, frames: list[Any]) -> list[Any]:
-        for at, frame in enumerate(frames, 1):
-            body = self.count(light=frame[0] == LIGHT)
-            connection.answer((struct.pack(">i", len(body) + 4) + bytes(4) + body,), 0)
-            if connection.turn_is_over() or (connection.congested and connection.must_pause()):
-                return frames[at:]
-        return []
+    def take(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
+        body = self.count(light=frames[at][0] == LIGHT)
+        connection.respond((struct.pack(">i", len(body) + 4) + bytes(4) + body,), 0)
+        return 1
 
 
 def no_batch(_connection: Connection, _frames: list[Frame], _at: int) -> tuple[None, int]:

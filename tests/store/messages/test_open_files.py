@@ -133,6 +133,6 @@ def test_metadata_that_cannot_be_opened(tmp_path: Path) -> None:
             await store.get("/")
         await store.close()
 
-    asyncio.run(play(SqliteStore(later), MetadataUnreachableError, "format 1000"))
+    asyncio.run(play(SqliteStore(later), MetadataUnreachableError, "its format is 1000"))
     asyncio.run(play(SqliteStore(foreign), MetadataUnreachableError, "not a database"))
-    asyncio.run(play(SqliteStore(tmp_path / "none.db", make=False), LedgerMetadataError, "no file"))
+    asyncio.run(play(SqliteStore(tmp_path / "none.db", make=False), LedgerMetadataError, "does not exist"))
