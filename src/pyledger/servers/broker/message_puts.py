@@ -264,6 +264,9 @@ class MessagePuts:
             waits: Whether the sender wants to know; otherwise the outcome is done now.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
+        if flush is None and replication is None:
+            on_durable()
+            return completed(PutOutcome(PUT_OK, places))
         pending = PendingPut(self, places, on_durable, requests)
         if replication is not None and waits:
             pending.status = replication.wait(end_offset, pending.on_replicated)
