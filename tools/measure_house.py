@@ -1,16 +1,8 @@
-"""Print the figures of the code as the rows of the table in ARCHITECTURE.md, and write them there.
+"""Print the figures of the code as the rows of the table in ARCHITECTURE.md, and write them there."""
 
-`--build` also builds the native module in a scratch folder, and prints its time and memory; it takes minutes.
-"""
-
-import argparse
 import ast
 import re
-import resource
 import subprocess
-import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -113,27 +105,12 @@ def measure() -> dict[str, str]:
     }
 
 
-def build() -> str:
-    """Time and memory of a build of the native module, with the flags of `setup.py`."""
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--force"]
-        subprocess.run([*command, f"--build-lib={folder}", f"--build-temp={folder}"], cwd=ROOT, check=True)
-    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-    return f"build of the native module: {time.monotonic() - start:.0f} s, {peak_mib:,} MiB at most"
-
-
 def main() -> None:
     """Print the table, and replace the one in the document."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", action="store_true", help="also build the native module")
-    options = parser.parse_args()
     rows = [f"| {row} | {BEFORE.get(row, '–')} | {figure} |" for row, figure in measure().items()]
     table = "\n".join(["| | before | now |", "|---|---|---|", *rows]) + "\n"
     print(table, end="")
     DOCUMENT.write_text(TABLE.sub(lambda mark: mark[1] + table + mark[2], DOCUMENT.read_text()))
-    if options.build:
-        print(build())
 
 
 if __name__ == "__main__":

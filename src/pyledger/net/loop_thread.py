@@ -53,12 +53,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(WAITS_FOR_ITSELF)
-        future = self.submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return _result(self.submit(work))
 
     def start(self, begin: Callable[[], asyncio.Future[T]]) -> "Future[T]":
         """Call `begin` on the loop and return a future with the result of the one it returns; no task."""
@@ -74,12 +69,16 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(WAITS_FOR_ITSELF)
-        future = self.start(begin)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return _result(self.start(begin))
+
+
+def _result(future: "Future[T]") -> T:
+    """Wait for a future; an exception that ends the wait cancels it."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 def _chain(begin: Callable[[], asyncio.Future[T]], future: "Future[T]") -> None:
