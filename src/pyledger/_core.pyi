@@ -2335,14 +2335,14 @@ class ReplicaReceiver:
     """Whether the master has closed the connection."""
 
     def __init__(
-        self, log: ReplicaLog, fd: int, bell: int, dispatcher: EventNotifier, *, reports: bool = True
+        self, log: ReplicaLog, fd: int, event_fd: int, dispatcher: EventNotifier, *, reports: bool = True
     ) -> None:
         """Take from a connected socket that does not block.
 
         Args:
             log: Where the bytes go.
             fd: The socket's descriptor; its owner closes it, after the last run.
-            bell: Descriptor of an eventfd; it is written to when bytes were stored after `arm`.
+            event_fd: Descriptor of an eventfd; it is written to when bytes were stored after `arm`.
             dispatcher: Woken when bytes were stored.
             reports: Whether what is written is reported at once; else `run` returns when something was.
         """
@@ -2356,7 +2356,7 @@ class ReplicaReceiver:
     def since_report_ms(self) -> int:
         """How long ago (ms) something was reported, or this was made."""
     def arm(self) -> None:
-        """Ring the bell once, with the next bytes that are stored."""
+        """Write to the eventfd once, when the next bytes are stored."""
     def report(self, offset: int) -> bool:
         """Report a physical offset (bytes); False: the kernel had no room, the connection is of no use."""
     def run(self, timeout_ms: int, *, between_frames: bool = True) -> bytes:

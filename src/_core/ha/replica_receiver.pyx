@@ -58,7 +58,7 @@ cdef class ReplicaReceiver:
     cdef ReplicaLog log
     cdef EventNotifier dispatcher
     cdef int fd
-    cdef int bell                    # an eventfd
+    cdef int event_fd                    # an eventfd
     cdef uint32_t bell_armed
     cdef bint reports                # what is written may be reported
     cdef readonly bint closed        # the master closed the connection
@@ -77,11 +77,11 @@ cdef class ReplicaReceiver:
     def __dealloc__(self):
         PyMem_Free(self.buffer)
 
-    def __init__(self, ReplicaLog log not None, int fd, int bell, EventNotifier dispatcher not None, *,
+    def __init__(self, ReplicaLog log not None, int fd, int event_fd, EventNotifier dispatcher not None, *,
                  bint reports=True):
         self.log = log
         self.fd = fd
-        self.bell = bell
+        self.event_fd = event_fd
         self.dispatcher = dispatcher
         self.reports = reports
         self.reported = -1
@@ -103,7 +103,7 @@ cdef class ReplicaReceiver:
         return max(<int64_t>0, monotonic_ns() - load_acquire(&self.wrote_ns)) // 1_000_000
 
     def arm(self):
-        """Ring the bell with the next bytes that are stored."""
+        """Write to the eventfd when the next bytes are stored."""
         store_word(&self.bell_armed, 1)
 
     def report(self, int64_t offset):
@@ -228,7 +228,7 @@ cdef class ReplicaReceiver:
     cdef void ring(self) noexcept nogil:
         cdef uint64_t one = 1
         if load_word(&self.bell_armed) and replace_word(&self.bell_armed, 1, 0):
-            c_write(self.bell, &one, sizeof(one))
+            c_write(self.event_fd, &one, sizeof(one))
 
     cdef int receive(self, int64_t deadline_ns) noexcept nogil:
         """Wait for more bytes."""

@@ -82,7 +82,7 @@ class Operator(Narrator):
         super().__init__("policies")
         assert form == "changes"
 
-    def asker(self, step: datadriven.Step) -> User:
+    def requester(self, step: datadriven.Step) -> User:
         return self.policies.users[step.words[0]]
 
     @property
@@ -100,15 +100,15 @@ class Operator(Narrator):
 
     def create(self, step: datadriven.Step) -> str:
         name = " ".join(step.words[1:]).strip('"')
-        return self.became(create_user(self.policies, self.asker(step), name, json.loads(step.input)))
+        return self.became(create_user(self.policies, self.requester(step), name, json.loads(step.input)))
 
     def update(self, step: datadriven.Step) -> str:
         return self.became(
-            update_user(self.policies, self.asker(step), step.words[1], json.loads(step.input))
+            update_user(self.policies, self.requester(step), step.words[1], json.loads(step.input))
         )
 
     def delete(self, step: datadriven.Step) -> str:
-        return self.became(delete_user(self.policies, self.asker(step), step.words[1]))
+        return self.became(delete_user(self.policies, self.requester(step), step.words[1]))
 
     def grant(self, step: datadriven.Step) -> str:
         said = self.became(put_acl(self.policies, step.words[0], json.loads(step.input)))
@@ -124,7 +124,7 @@ class Operator(Narrator):
         return "\n".join(map(json.dumps, found)) or "none"
 
     def users(self, step: datadriven.Step) -> str:
-        found = user_documents(self.policies, self.asker(step), step.named.get("part", ""))
+        found = user_documents(self.policies, self.requester(step), step.named.get("part", ""))
         return "\n".join(map(json.dumps, found))
 
 

@@ -26,7 +26,7 @@ def reply(body: bytes, **properties: str) -> RemotingCommand:
 
 async def ask(client: RawPeer) -> None:
     """Become the client that replies can be handed to."""
-    said = Heartbeat(client_id="asker", producer_data_set=(ProducerEntry(group_name="A"),))
+    said = Heartbeat(client_id="requester", producer_data_set=(ProducerEntry(group_name="A"),))
     beat = RemotingCommand.request(RequestCode.HEART_BEAT, body=said.encode())
     assert (await client.request(beat)).code == 0
 
@@ -35,12 +35,12 @@ async def ask(client: RawPeer) -> None:
 def test_reply_reaches_its_requester(run: Run, tmp_path: Path, stored: bool) -> None:
     async def main() -> None:
         rules = {"store_replies": stored}
-        async with broker(tmp_path, delivery=rules) as one, peer(one) as asker, peer(one) as replier:
-            await ask(asker)
+        async with broker(tmp_path, delivery=rules) as one, peer(one) as requester, peer(one) as replier:
+            await ask(requester)
             answered = asyncio.ensure_future(
-                replier.request(reply(b"re:hello", REPLY_TO_CLIENT="asker", CORRELATION_ID="c"))
+                replier.request(reply(b"re:hello", REPLY_TO_CLIENT="requester", CORRELATION_ID="c"))
             )
-            pushed = await asker.receive()
+            pushed = await requester.receive()
             assert (pushed.code, bytes(pushed.body)) == (326, b"re:hello")
             header = pushed.header(ReplyMessageRequestHeader)
             assert (header.topic, header.producer_group) == (TOPIC, "P")
@@ -50,7 +50,7 @@ def test_reply_reaches_its_requester(run: Run, tmp_path: Path, stored: bool) -> 
             assert properties.items() >= {"CORRELATION_ID": "c", "MSG_REGION": "DefaultRegion"}.items()
             assert "PUSH_REPLY_TIME" in properties
             assert not answered.done()
-            await asker.send(encode_frame(pushed.response()))
+            await requester.send(encode_frame(pushed.response()))
             answer = await answered
             assert answer.code == 0
             assert (answer.ext_fields["msgId"] != "0") is stored

@@ -34,7 +34,7 @@ from tests.servers.ha.pair import (
 from tests.servers.ha.test_pairs import send_many, told
 
 
-def keeper(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> HaSupervisor:
+def supervisor(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> HaSupervisor:
     """A broker that can change, in the folder of its number."""
     config = BrokerConfig(
         port=0,
@@ -59,7 +59,7 @@ def admin(pair: Pair) -> ReplicationAdmin:
 def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            first, second = keeper(pair, 0, "sync_master"), keeper(pair, 1, "slave")
+            first, second = supervisor(pair, 0, "sync_master"), supervisor(pair, 1, "slave")
             async with first, second:
                 await until(lambda: replicas(first) == 1)
                 assert {one.code for one in await send_many(first.broker, 30)} == {0}
@@ -80,7 +80,7 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(run: Run, tmp_path: Pa
                 offsets = [held.max_offset for held in second.broker.store.queues().values()]
                 assert sum(offsets) == 35
                 # It comes back as it was left, and is made a slave.
-                old = keeper(pair, 0, "slave", broker_id=2)
+                old = supervisor(pair, 0, "slave", broker_id=2)
                 async with old:
                     await until(lambda: old._change is not None and old._change.done())
                     await same_view(second.broker, old.broker)
@@ -95,8 +95,8 @@ def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) ->
 
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            first = keeper(pair, 0, "sync_master")
-            second = keeper(pair, 1, "slave", sync_first_ms=0, sync_interval_ms=3_600_000)
+            first = supervisor(pair, 0, "sync_master")
+            second = supervisor(pair, 1, "slave", sync_first_ms=0, sync_interval_ms=3_600_000)
             async with first, second:
                 await until(lambda: replicas(first) == 1)
                 await until(lambda: replication(second.broker).sync.count == 1)
@@ -128,7 +128,7 @@ def replicas(one: HaSupervisor) -> Any:
 def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            async with keeper(pair, 1, "slave") as one:
+            async with supervisor(pair, 1, "slave") as one:
                 with pytest.raises(NotPromotedError, match="has not met its master"):
                     await tool.promote(one.address)
                 assert (await tool.status(one.address)).document()["behindBytes"] is None
@@ -139,7 +139,7 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
                 assert (await told(one.broker, send("T"))).code == 0
                 with pytest.raises(NotPromotedError, match="already"):
                     await tool.promote(one.address)
-            async with keeper(pair, 1, "slave") as again:
+            async with supervisor(pair, 1, "slave") as again:
                 assert (await tool.status(again.address)).status.master
                 assert (await tool.demote(again.address, 3)).document()["role"] == "slave"
 
@@ -149,8 +149,8 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
 def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            first = keeper(pair, 0, "async_master")
-            behind, foremost = keeper(pair, 1, "slave"), keeper(pair, 2, "slave")
+            first = supervisor(pair, 0, "async_master")
+            behind, foremost = supervisor(pair, 1, "slave"), supervisor(pair, 2, "slave")
             async with first, behind, foremost:
                 await until(lambda: replicas(first) == 2)
                 await send_many(first.broker, 5)
@@ -182,7 +182,7 @@ def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> No
 def test_a_slave_that_began_with_the_last_file_is_not_promoted(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            first, second = keeper(pair, 0, "async_master"), keeper(pair, 1, "slave")
+            first, second = supervisor(pair, 0, "async_master"), supervisor(pair, 1, "slave")
             async with first:
                 await send_many(first.broker, 300, 5000)
                 async with second:
@@ -203,7 +203,7 @@ def test_a_slave_that_began_with_the_last_file_is_not_promoted(run: Run, tmp_pat
 def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            one = keeper(pair, 1, "slave")
+            one = supervisor(pair, 1, "slave")
             made, taken = one._make, socket.socket()
             attempts: list[int] = []
 

@@ -99,14 +99,14 @@ def test_a_frame_that_is_no_record_ends_it(tmp_path: Path, log: bytes) -> None:
 @contextmanager
 def receiving(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaReceiver]]:
     """The master's end of a connection, and what takes from the other."""
-    bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     own, other = socket.socketpair()
     try:
         with closing(own), closing(other):
             other.setblocking(False)
-            yield own, replica.receiver(other.fileno(), bell)
+            yield own, replica.receiver(other.fileno(), event_fd)
     finally:
-        os.close(bell)
+        os.close(event_fd)
 
 
 def reports(master: socket.socket) -> list[int]:

@@ -12,7 +12,7 @@ from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from tests.net.conftest import Run
 from tests.servers.broker.peers import pull, send
 from tests.servers.ha.pair import brokers, caught_up, log_bytes, same_view, until
-from tests.servers.ha.test_changes import admin, keeper, replicas
+from tests.servers.ha.test_changes import admin, replicas, supervisor
 from tests.servers.ha.test_pairs import send_many, told
 
 
@@ -51,7 +51,7 @@ def test_a_second_master_is_refused_while_the_first_is_alive(run: Run, tmp_path:
 def test_an_old_master_stands_down_and_becomes_a_slave(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            old, new = keeper(pair, 0, "async_master"), keeper(pair, 1, "slave")
+            old, new = supervisor(pair, 0, "async_master"), supervisor(pair, 1, "slave")
             async with old, new:
                 await until(lambda: replicas(old) == 1)
                 await send_many(old.broker, 20)
@@ -87,13 +87,13 @@ def test_an_old_master_stands_down_and_becomes_a_slave(run: Run, tmp_path: Path)
 def test_an_old_master_that_starts_again_is_refused(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
-            first, second = keeper(pair, 0, "async_master"), keeper(pair, 1, "slave")
+            first, second = supervisor(pair, 0, "async_master"), supervisor(pair, 1, "slave")
             async with second:
                 async with first:
                     await send_many(first.broker, 5)
                     await caught_up(first.broker, second.broker)
                 await tool.promote(second.address)
                 with pytest.raises(AnotherMasterError, match="brokerRole=SLAVE"):
-                    await keeper(pair, 0, "async_master").start()
+                    await supervisor(pair, 0, "async_master").start()
 
     run(main())

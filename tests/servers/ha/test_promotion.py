@@ -12,7 +12,7 @@ from pyledger.errors import NotPromotedError, RemotingError
 from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
 from tests.net.conftest import Run
 from tests.servers.ha.pair import Pair, brokers, caught_up, replication, until
-from tests.servers.ha.test_changes import keeper, replicas
+from tests.servers.ha.test_changes import replicas, supervisor
 from tests.servers.ha.test_pairs import send_many
 from tests.servers.namesrv.peers import name_server
 from tests.support.ports import free_ports
@@ -27,8 +27,8 @@ async def two_slaves(
     pair: Pair, role: str = "async_master"
 ) -> AsyncIterator[tuple[HaSupervisor, HaSupervisor]]:
     """A slave that lacks acknowledged messages and does not know it, and one that has them; no master."""
-    first = keeper(pair, 0, role)
-    behind, foremost = keeper(pair, 1, "slave"), keeper(pair, 2, "slave")
+    first = supervisor(pair, 0, role)
+    behind, foremost = supervisor(pair, 1, "slave"), supervisor(pair, 2, "slave")
     async with first, behind, foremost:
         await until(lambda: replicas(first) == 2)
         await send_many(first.broker, 5)

@@ -69,8 +69,8 @@ class Sender:
         self._faults = FaultTable()
         self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
         """What requests to a queue have in common."""
-        self._lanes: dict[MessageQueue, PublishRoute] = {}
-        self._topic_lanes: dict[str, tuple[list[PublishRoute], FaultStrategy]] = {}
+        self._publish_routes: dict[MessageQueue, PublishRoute] = {}
+        self._topic_publish_routes: dict[str, tuple[list[PublishRoute], FaultStrategy]] = {}
         """Of the queues of a topic, in their order, and whose turn it is."""
         self._routes_version = -1
         self._waiting: deque[PendingSend] = deque()
@@ -215,55 +215,55 @@ class Sender:
             return False
         if out.reconsume_times_max is not None:
             return False
-        lane = self._lane_of(out)
-        if lane is None:
+        route = self._route_of(out)
+        if route is None:
             return False
-        out.target = lane.queue
-        connection = lane.connection
+        out.target = route.queue
+        connection = route.connection
         if connection is None or not connection.has_room:
-            connection = lane.connection = self._client.calls.remoting.ready(lane.address)
+            connection = route.connection = self._client.calls.remoting.ready(route.address)
             if connection is None:
                 return False
         opaque = connection.endpoint.next_opaque()
         body = out.body
         is_small = len(body) <= COPIED_BODY_BYTES_MAX
-        frame = lane.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
-        out.tried.append(lane.queue.broker_name)
+        frame = route.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
+        out.tried.append(route.queue.broker_name)
         connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
         return True
 
-    def _lane_of(self, out: PendingSend) -> PublishRoute | None:
+    def _route_of(self, out: PendingSend) -> PublishRoute | None:
         """The way to the queue of a send; None while a route has to be asked for."""
         routes = self._client.routes
         if routes.version != self._routes_version:
-            self._lanes.clear()
-            self._topic_lanes.clear()
+            self._publish_routes.clear()
+            self._topic_publish_routes.clear()
             self._routes_version = routes.version
         topic = out.topic
         if out.queue is None and out.select is None:
-            known = self._topic_lanes.get(topic)
+            known = self._topic_publish_routes.get(topic)
             if known is None:
-                found = [self._lane(queue) for queue in routes.writable_queues(topic)]
-                lanes = [lane for lane in found if lane is not None]
-                known = self._topic_lanes[topic] = lanes, self._chooser(topic)
-            lanes, chooser = known
-            return lanes[chooser.step(len(lanes))] if lanes else None
+                found = [self._publish_route(queue) for queue in routes.writable_queues(topic)]
+                usable = [route for route in found if route is not None]
+                known = self._topic_publish_routes[topic] = usable, self._chooser(topic)
+            usable, chooser = known
+            return usable[chooser.step(len(usable))] if usable else None
         if out.queue is None:
             queues = routes.writable_queues(topic)
             if not queues:
                 return None
             out.queue = out.select(queues)
-        return self._lane(out.queue)
+        return self._publish_route(out.queue)
 
-    def _lane(self, queue: MessageQueue) -> PublishRoute | None:
-        lane = self._lanes.get(queue)
-        if lane is None:
+    def _publish_route(self, queue: MessageQueue) -> PublishRoute | None:
+        route = self._publish_routes.get(queue)
+        if route is None:
             address = self._client.routes.addresses.get(queue.broker_name, {}).get(MASTER_ID)
             if address is None:
                 return None
             heads = (self._head(queue, is_batch=False), self._head(queue, is_batch=True))
-            lane = self._lanes[queue] = PublishRoute(queue, address, heads)
-        return lane
+            route = self._publish_routes[queue] = PublishRoute(queue, address, heads)
+        return route
 
     def finished(self, out: PendingSend, outcome: RemotingCommand | RemotingError | None) -> None:
         """The first attempt is over; None: `result` was read from its answer."""

@@ -42,7 +42,7 @@ def denied(problem: str) -> Objection:
 
 
 def create_user(
-    rules: PolicyRules, asker: User, name: str, document: Mapping[str, Any]
+    rules: PolicyRules, requester: User, name: str, document: Mapping[str, Any]
 ) -> PolicyRules | Objection:
     """Add a user who is described as in the file."""
     if not name.strip():
@@ -52,7 +52,7 @@ def create_user(
     user = changed_user(User(name, ""), document)
     if isinstance(user, Objection):
         return user
-    if user.superuser and not asker.superuser:
+    if user.superuser and not requester.superuser:
         return Objection(ResponseCode.SYSTEM_ERROR, "The super user can only be create by super user")
     if name in rules.users:
         return denied("The user is existed")
@@ -60,7 +60,7 @@ def create_user(
 
 
 def update_user(
-    rules: PolicyRules, asker: User, name: str, document: Mapping[str, Any]
+    rules: PolicyRules, requester: User, name: str, document: Mapping[str, Any]
 ) -> PolicyRules | Objection:
     """Change what is given of a user."""
     if not name.strip():
@@ -71,7 +71,7 @@ def update_user(
     user = changed_user(old, document)
     if isinstance(user, Objection):
         return user
-    if (user.superuser or old.superuser) and not asker.superuser:
+    if (user.superuser or old.superuser) and not requester.superuser:
         return denied(SUPER_ONLY)
     return PolicyRules({**rules.users, name: user}.values(), rules.entries)
 
@@ -90,14 +90,14 @@ def changed_user(user: User, document: Mapping[str, Any]) -> User | Objection:
         return denied(str(problem))
 
 
-def delete_user(rules: PolicyRules, asker: User, name: str) -> PolicyRules | Objection:
+def delete_user(rules: PolicyRules, requester: User, name: str) -> PolicyRules | Objection:
     """Forget a user and the policies about it; also well when there is none."""
     if not name.strip():
         return denied("username can not be blank")
     old = rules.users.get(name)
     if old is None:
         return rules
-    if old.superuser and not asker.superuser:
+    if old.superuser and not requester.superuser:
         return denied(SUPER_ONLY)
     return PolicyRules(without(rules.users, name).values(), without(rules.entries, name))
 
@@ -139,10 +139,10 @@ def delete_acl(
     return PolicyRules(rules.users.values(), {**rules.entries, name: left})
 
 
-def user_documents(rules: PolicyRules, asker: User, part: str = "") -> list[dict[str, Any]]:
+def user_documents(rules: PolicyRules, requester: User, part: str = "") -> list[dict[str, Any]]:
     """Users whose name has a part in it; their secrets are for super users alone."""
     found = [user_document(one) for name, one in rules.users.items() if part in name]
-    return found if asker.superuser else [without(one, "password") for one in found]
+    return found if requester.superuser else [without(one, "password") for one in found]
 
 
 def acl_documents(

@@ -263,10 +263,10 @@ class SlaveLink:
         self._socket = connected
         self._client = client
         self._replica = client.replica
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._receiver = self._replica.receiver(connected.fileno(), self._bell)
+        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._receiver = self._replica.receiver(connected.fileno(), self._event_fd)
         self._seen_end = -1
-        self._loop.add_reader(self._bell, self._rung)
+        self._loop.add_reader(self._event_fd, self._on_notified)
         self._receiver.arm()
         Thread(target=self._run, name="ha-client", daemon=True).start()
 
@@ -292,15 +292,15 @@ class SlaveLink:
         while not self.ended.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self.ended])
-        self._loop.remove_reader(self._bell)
-        os.close(self._bell)
+        self._loop.remove_reader(self._event_fd)
+        os.close(self._event_fd)
         self._socket.close()
 
     # --- of the event loop
 
-    def _rung(self) -> None:
+    def _on_notified(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._event_fd)
         self._seen_end = self._replica.whole_offset
         self._client.grown()
         self._loop.call_later(GROWN_PAUSE_S, self._listen)
@@ -310,7 +310,7 @@ class SlaveLink:
             return
         self._receiver.arm()
         if self._replica.whole_offset != self._seen_end:
-            self._rung()
+            self._on_notified()
 
     def _finished(self, problem: str) -> None:
         if not self.ended.done():

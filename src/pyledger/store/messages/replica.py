@@ -99,15 +99,15 @@ class StoreReplica:
         """
         return self._group is None or self._group.wait(end_offset, timeout_ms)
 
-    def receiver(self, socket: int, bell: int) -> ReplicaReceiver:
+    def receiver(self, socket: int, event_fd: int) -> ReplicaReceiver:
         """What takes a master's frames from a socket that does not block. Call `fed` after each run of it.
 
         Args:
             socket: Its descriptor.
-            bell: Descriptor of an eventfd; see `ReplicaReceiver`.
+            event_fd: Descriptor of an eventfd; see `ReplicaReceiver`.
         """
         reports = not self.flushes_first
-        return ReplicaReceiver(self._end, socket, bell, self._dispatch_notifier, reports=reports)
+        return ReplicaReceiver(self._end, socket, event_fd, self._dispatch_notifier, reports=reports)
 
     def fed(self) -> None:
         """A receiver has run."""

@@ -57,20 +57,24 @@ class AuthProcessor:
     def create_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3001."""
         name = request.header(headers.UserRequestHeader).username or ""
-        asker, document = self._asker(request), body_of(request)
-        return self._change(request, lambda rules: admin_changes.create_user(rules, asker, name, document))
+        requester, document = self._asker(request), body_of(request)
+        return self._change(
+            request, lambda rules: admin_changes.create_user(rules, requester, name, document)
+        )
 
     def update_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3002."""
         name = request.header(headers.UserRequestHeader).username or ""
-        asker, document = self._asker(request), body_of(request)
-        return self._change(request, lambda rules: admin_changes.update_user(rules, asker, name, document))
+        requester, document = self._asker(request), body_of(request)
+        return self._change(
+            request, lambda rules: admin_changes.update_user(rules, requester, name, document)
+        )
 
     def delete_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3003."""
         name = request.header(headers.UserRequestHeader).username or ""
-        asker = self._asker(request)
-        return self._change(request, lambda rules: admin_changes.delete_user(rules, asker, name))
+        requester = self._asker(request)
+        return self._change(request, lambda rules: admin_changes.delete_user(rules, requester, name))
 
     def put_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3006, 3007: which do the same."""
