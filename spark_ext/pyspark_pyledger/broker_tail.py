@@ -24,7 +24,8 @@ from pyledger.errors import (
     RemotingConnectError,
     RemotingError,
 )
-from pyledger.model.message import MessageQueue, QueueRange, tags_code
+from pyledger.model.message import MessageQueue, QueueRange
+from pyledger.model.tags import java_hash
 from pyspark_pyledger.offsets import Offsets, QueueKey, label
 from pyspark_pyledger.options import ReadOptions, is_wanted
 from pyspark_pyledger.partitions import BrokerRange
@@ -355,7 +356,7 @@ _COLUMNS: dict[str, Callable[[ReceivedMessage], Any]] = {
     "msgId": lambda m: m.msg_id,
     "bodyCRC": lambda m: m.body_crc,
     "bodyLength": lambda m: len(m.stored_body),
-    "tagsCode": lambda m: tags_code(m.tags or ""),
+    "tagsCode": lambda m: java_hash(m.tags or ""),
     "preparedTransactionOffset": lambda m: m.prepared_transaction_offset,
 }
 

@@ -22,9 +22,10 @@ from pyledger.errors import (
     SendError,
 )
 from pyledger.model import names
-from pyledger.model.message import Message, MessageQueue, tags_code
+from pyledger.model.message import Message, MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.sys_flag import TransactionType
+from pyledger.model.tags import java_hash
 from pyledger.protocol.client.send_retry import RETRY_CODES
 from pyledger.wire.compression import decompress
 from pyledger.wire.record.batch import decode_batch
@@ -258,7 +259,7 @@ def test_messages_of_one_key_go_to_one_queue(run: Run) -> None:
             queues = await producer.queues("Orders")
             for key in ("order-1", "order-2", "Überweisung"):
                 result = await producer.send(ORDER, sharding_key=key)
-                assert result.queue == queues[abs(tags_code(key)) % 4]
+                assert result.queue == queues[abs(java_hash(key)) % 4]
 
     run(main())
 

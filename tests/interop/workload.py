@@ -12,7 +12,8 @@ import lz4.frame
 import zstandard
 
 from pyledger.model.message import Message, PutResult
-from tests.models.recovery import DELAY_TOPIC, DELAYS_S, java_hash
+from tests.models.index_file import java_hash
+from tests.models.recovery import DELAY_TOPIC, DELAYS_S
 
 WORDS = (
     "ledger",

@@ -17,21 +17,13 @@ import lz4.frame
 import zstandard
 
 from tests.models.commit_log import Log, Record, read_log
+from tests.models.index_file import java_hash
 
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAYS_S = (1, 5, 10, 30, *(60 * m for m in range(1, 11)), 20 * 60, 30 * 60, 3600, 7200)
 ANSWERS_MAX = 64
 
 Queue = tuple[str, int]
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, 32 bits, signed."""
-    h = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        h = (31 * h + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return h - (1 << 32) if h >> 31 else h
 
 
 def tags_code(record: Record) -> int:

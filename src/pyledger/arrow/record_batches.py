@@ -28,7 +28,7 @@ from pyledger.arrow.scan_plan import (
     resolve_queues,
 )
 from pyledger.errors import ConfigError, CorruptRecordError
-from pyledger.model.message import parse_tags
+from pyledger.model.tags import parse_tags
 from pyledger.store.reading.log_end import Damage
 from pyledger.store.reading.reader import StoreReader
 from pyledger.store.reading.times import Time, time_ms

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyledger.errors import SubscriptionSyntaxError
-
 
 @dataclass(slots=True)
 class Message:
@@ -65,33 +63,3 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
-
-
-ALL_TAGS = "*"
-
-
-def parse_tags(expression: str | None) -> tuple[str, ...] | None:
-    """Return the distinct tags of an expression such as `TagA || TagB`; None (all) for None, empty or `*`.
-
-    Blank parts are ignored. If no tag is left, the result is empty: no message matches.
-
-    Raises:
-        SubscriptionSyntaxError: The expression has only separators.
-
-    Source: RocketMQ remoting/.../protocol/filter/FilterAPI.java.
-    """
-    if not expression or expression == ALL_TAGS:
-        return None
-    parts = expression.split("||")
-    if not any(parts):
-        raise SubscriptionSyntaxError(expression, "it has separators and no tag")
-    return tuple(dict.fromkeys(tag for part in parts if (tag := part.strip())))
-
-
-def tags_code(tags: str) -> int:
-    """Return the code of a message's tags in a queue unit: Java's `String.hashCode`, signed 32 bits."""
-    units = memoryview(tags.encode("utf-16-be", "surrogatepass"))
-    code = 0
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
-    return code - (1 << 32) if code >> 31 else code

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyledger._core import CommitLog, MappedFileQueue, choose_queues, scan
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
-from pyledger.model.message import tags_code
+from pyledger.model.tags import java_hash
 from tests.support.column_rows import columns
 
 FILE_BYTES = 4096
@@ -108,7 +108,7 @@ def test_queues_are_chosen_as_producers_do(wishes: list[tuple[int, str]], count:
         if asked >= 0:
             expected.append(asked)
         elif keys:
-            expected.append(abs(tags_code(keys)) % count)
+            expected.append(abs(java_hash(keys)) % count)
         else:
             expected.append(next_turn % count)
             next_turn += 1

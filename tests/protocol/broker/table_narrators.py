@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from pyledger.config.delivery import DeliveryConfig
-from pyledger.model.message import MessageQueue, QueueRange, tags_code
+from pyledger.model.message import MessageQueue, QueueRange
+from pyledger.model.tags import java_hash
 from pyledger.protocol.broker.client_channel import Client, Notice
 from pyledger.protocol.broker.consumer_offsets import OffsetTable, offset_to_answer, reset_allowed
 from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
@@ -48,7 +49,7 @@ class LongPoll(Narrator):
     def arrive(self, step: Step) -> str:
         topic, queue_id = place(step.words[0])
         self.ends[topic, queue_id] = step.integer("end")
-        code = tags_code(step.named["tag"]) if "tag" in step.named else None
+        code = java_hash(step.named["tag"]) if "tag" in step.named else None
         return woken(self.table.arrive(topic, queue_id, step.integer("end"), code))
 
     def grow(self, step: Step) -> str:

@@ -9,6 +9,8 @@ from typing import Any, BinaryIO
 
 import click
 
+from pyledger.model.tags import java_hash
+
 Row = tuple[int, dict[str, Any], bytes, int]
 """Line number, fields, the body that will be stored, and the bytes of input read so far."""
 
@@ -120,9 +122,4 @@ def field_text(fields: dict[str, Any], name: str, number: int) -> str | None:
 
 def queue_of_key(key: str, queues: int) -> int:
     """As RocketMQ's SelectMessageQueueByHash: the absolute Java hash of the key, modulo the queues."""
-    units = key.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >= 1 << 31 else value
-    return abs(signed) % queues
+    return abs(java_hash(key)) % queues

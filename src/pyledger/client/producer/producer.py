@@ -22,7 +22,8 @@ from pyledger.config.keywords import ProducerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, IllegalMessageError, ReplyTimeoutError
 from pyledger.model import names
-from pyledger.model.message import Message, MessageQueue, tags_code
+from pyledger.model.message import Message, MessageQueue
+from pyledger.model.tags import java_hash
 from pyledger.protocol.client.send_retry import SendMode
 from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.headers.send import CheckTransactionStateRequestHeader
@@ -373,5 +374,5 @@ def selector(select: Select | None, sharding_key: str | None) -> Select | None:
     """What chooses the queue: upstream's `SelectMessageQueueByHash` for a key."""
     if sharding_key is None:
         return select
-    number = abs(tags_code(sharding_key))
+    number = abs(java_hash(sharding_key))
     return lambda queues: queues[number % len(queues)]

@@ -5,8 +5,7 @@ Source: RocketMQ common/.../FilterAPI.java, SubscriptionData.java, ExpressionTyp
 
 from pyledger.errors import SubscriptionSyntaxError
 from pyledger.model.lazy_dataclass import lazy_dataclass
-from pyledger.model.message import ALL_TAGS as ALL
-from pyledger.model.message import parse_tags, tags_code
+from pyledger.model.tags import ALL_TAGS, java_hash, parse_tags
 
 TAG = "TAG"
 SQL92 = "SQL92"
@@ -17,7 +16,7 @@ class Subscription:
     """One topic of a group's subscriptions, as its members state it."""
 
     topic: str
-    expression: str = ALL
+    expression: str = ALL_TAGS
     tags: tuple[str, ...] = ()
     codes: frozenset[int] = frozenset()
     """Hash of each tag, signed 32 bits."""
@@ -35,7 +34,7 @@ class Subscription:
 
         An SQL92 subscription is decided by the properties, not here.
         """
-        if not self.by_tag or self.expression == ALL:
+        if not self.by_tag or self.expression == ALL_TAGS:
             return True
         low = code & 0xFFFFFFFF
         return (low - (1 << 32) if low >> 31 else low) in self.codes
@@ -66,5 +65,5 @@ def parse_subscription(
         return Subscription(topic, expression, (), frozenset(), version, str(expression_type))
     tags = parse_tags(expression)
     if tags is None:
-        return Subscription(topic, ALL, version=version)
-    return Subscription(topic, str(expression), tags, frozenset(map(tags_code, tags)), version)
+        return Subscription(topic, ALL_TAGS, version=version)
+    return Subscription(topic, str(expression), tags, frozenset(map(java_hash, tags)), version)

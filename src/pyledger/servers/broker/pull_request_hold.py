@@ -13,7 +13,7 @@ from pyledger.config.delivery import DeliveryConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.model import names
-from pyledger.model.message import tags_code
+from pyledger.model.tags import java_hash
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.long_poll import LongPollTable, ParkedPull, QueueKey, Wanted
 from pyledger.wire.record.properties import decode_properties
@@ -159,7 +159,7 @@ class PullRequestHold:
         if (topic, queue_id) in self._table.queues:
             if isinstance(properties, bytes):
                 properties = decode_properties(properties)
-            code = None if properties is None else tags_code(properties.get(names.TAGS, ""))
+            code = None if properties is None else java_hash(properties.get(names.TAGS, ""))
             asyncio.get_running_loop().call_soon(
                 partial(self._arrive, topic, queue_id, max_offset, code, properties)
             )

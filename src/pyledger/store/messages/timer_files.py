@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import MalformedBodyError, StoreFormatError, StoreIOError
-from pyledger.model.message import tags_code
+from pyledger.model.tags import java_hash
 from pyledger.model.topic import NO_VERSION, DataVersion
 from pyledger.protocol.broker.timer_messages import Timed, TimerProgress
 from pyledger.regular_file import open_regular, read_regular
@@ -241,4 +241,4 @@ def log_units(
 
 def unit(before: int, base_ms: int, delay_ms: int, place: RecordPlace, topic: str) -> bytes:
     """One unit of the log."""
-    return UNIT.pack(UNIT.size, before, PLAIN, base_ms, delay_ms, *place, tags_code(topic), 0)
+    return UNIT.pack(UNIT.size, before, PLAIN, base_ms, delay_ms, *place, java_hash(topic), 0)

@@ -28,7 +28,8 @@ from pyledger._core import (
 )  # fmt: skip
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyledger.model.ids import QueueId, QueueOffset
-from pyledger.model.message import QueueRange, parse_tags, tags_code
+from pyledger.model.message import QueueRange
+from pyledger.model.tags import java_hash, parse_tags
 from pyledger.store.queues.get_result import STATUSES, GetRanges, GetResult, GetStatus
 from pyledger.store.queues.queue_set import EMPTY, ConsumeQueueSet, range_of
 from pyledger.wire.record.message_id import decode_message_id
@@ -57,7 +58,7 @@ def tag_codes(expression: str | None) -> tuple[tuple[int, ...], tuple[bytes, ...
     if tags is None:
         return (), ()
     tags = tags or (NO_TAG,)
-    return tuple(map(tags_code, tags)), tuple(tag.encode("utf-8", "surrogatepass") for tag in tags)
+    return tuple(map(java_hash, tags)), tuple(tag.encode("utf-8", "surrogatepass") for tag in tags)
 
 
 class QueueReader:

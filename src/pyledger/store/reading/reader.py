@@ -14,7 +14,8 @@ from typing import Literal, Self
 
 from pyledger._core import LogView, StoredMessage, read_message, read_messages
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
-from pyledger.model.message import QueueRange, parse_tags
+from pyledger.model.message import QueueRange
+from pyledger.model.tags import parse_tags
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, on_files

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
-from pyledger.model.message import tags_code
+from pyledger.model.tags import java_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.tags is not None:
-            object.__setattr__(self, "tag_codes", frozenset(map(tags_code, self.tags)))
+            object.__setattr__(self, "tag_codes", frozenset(map(java_hash, self.tags)))
 
     def pick(self, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
         """Those of some messages that are selected; costs nothing where all are."""

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyledger.errors import MalformedBodyError, SubscriptionSyntaxError
-from pyledger.model.message import MessageQueue, tags_code
+from pyledger.model.message import MessageQueue
 from pyledger.model.route import BrokerRoute, QueueMapping, QueueRoute, TopicRoute
 from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.tags import java_hash
 from pyledger.model.topic import DataVersion, Permission, TopicConfig
 from pyledger.wire.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerEntry, ConsumeType, Heartbeat
 from pyledger.wire.remoting.bodies.json_body import Body, decode_body, encode_body
@@ -225,7 +226,7 @@ def test_a_registration_that_unpacks_to_too_much_is_refused() -> None:
 def test_a_subscription_holds_tags_and_their_codes(expression: str, tags: list[str]) -> None:
     subscription = Subscription.of("T", expression, 5)
     assert list(subscription.tags_set) == tags
-    assert list(subscription.code_set) == list(dict.fromkeys(map(tags_code, tags)))
+    assert list(subscription.code_set) == list(dict.fromkeys(map(java_hash, tags)))
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

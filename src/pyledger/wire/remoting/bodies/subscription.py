@@ -7,7 +7,7 @@ body/CheckClientRequestBody.java.
 from typing import Self
 
 from pyledger.model.lazy_dataclass import lazy_dataclass
-from pyledger.model.message import tags_code
+from pyledger.model.tags import java_hash
 from pyledger.protocol.broker.subscription import TAG, parse_subscription
 from pyledger.protocol.broker.subscription import Subscription as Rule
 from pyledger.wire.remoting.bodies.json_body import Body
@@ -45,7 +45,7 @@ class Subscription(Body):
             SubscriptionSyntaxError: nothing is between the bars, or an SQL92 expression is empty.
         """
         found = parse_subscription(topic, expression, expression_type, sub_version)
-        codes = tuple(dict.fromkeys(map(tags_code, found.tags)))
+        codes = tuple(dict.fromkeys(map(java_hash, found.tags)))
         return cls(
             topic=topic,
             sub_string=found.expression,
