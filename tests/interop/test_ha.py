@@ -26,7 +26,7 @@ from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable, DelayOffs
 from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
 from tests.interop.peers import PEER_VERSIONS, Peers, RocketMQ, build, serving
 from tests.net.peers import raw
-from tests.servers.broker.peers import asked
+from tests.servers.broker.peers import make_request
 from tests.servers.ha.consumer_view import consumer_view, differences, same_for_consumers
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import QUICK, SMALL, Pair, brokers, port_of, replication, until
@@ -109,7 +109,7 @@ async def tables(port: int) -> list[Any]:
     """What slaves copy: topics, offsets, delays, groups."""
     async with raw(port) as client:
         answers = [
-            await client.request(asked(code))
+            await client.request(make_request(code))
             for code in (
                 RequestCode.GET_ALL_TOPIC_CONFIG,
                 RequestCode.GET_ALL_CONSUMER_OFFSET,

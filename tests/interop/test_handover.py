@@ -17,7 +17,7 @@ from pyledger.wire.record.record import decode_records
 from tests.interop.peers import Peers
 from tests.interop.test_pop_order import VERSION, javas
 from tests.net.peers import RawPeer, raw, until
-from tests.servers.broker.peers import asked, broker, peer, pull, send
+from tests.servers.broker.peers import broker, make_request, peer, pull, send
 from tests.servers.broker.test_pop import ack, pop, popped
 from tests.servers.broker.test_timers import HOUR_MS, SetClock, known
 
@@ -44,7 +44,7 @@ def timed(body: bytes, delay_ms: int) -> Any:
 async def held(client: RawPeer, topic: str, count: int) -> Bodies:
     """Bodies in queue 0 of a topic, once there are so many."""
     while True:
-        found = await client.request(asked(RequestCode.GET_MAX_OFFSET, topic=topic, queueId=0))
+        found = await client.request(make_request(RequestCode.GET_MAX_OFFSET, topic=topic, queueId=0))
         if int(found.ext_fields.get("offset", 0)) >= count:
             page = await client.request(pull(topic))
             return [message.body for message in decode_records(page.body)]

@@ -14,7 +14,7 @@ from pyledger.wire.remoting.command import RemotingCommand
 from tests.interop.peers import Peers, serving
 from tests.interop.servers import SETTINGS, process
 from tests.net.peers import RawPeer, raw
-from tests.servers.broker.peers import asked, send
+from tests.servers.broker.peers import make_request, send
 from tests.servers.broker.test_pop import named, pop, popped
 from tests.support.ports import free_ports
 
@@ -84,18 +84,18 @@ async def story(client: RawPeer, said: list[object]) -> str:
     first, second = [handle for _, handle in popped(await ask(in_order(attemptId="a")))]
     await ask(in_order(attemptId="b"))
     first, second = [handle for _, handle in popped(await ask(in_order(attemptId="a")))]
-    await ask(asked(RequestCode.ACK_MESSAGE, **named(second)))
-    await ask(asked(RequestCode.ACK_MESSAGE, **named(first, offset=5)))
+    await ask(make_request(RequestCode.ACK_MESSAGE, **named(second)))
+    await ask(make_request(RequestCode.ACK_MESSAGE, **named(first, offset=5)))
     await ask(in_order())
     changed = await client.request(
-        asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(first, invisibleTime=0))
+        make_request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(first, invisibleTime=0))
     )
     said.append((changed.code, changed.ext_fields["reviveQid"]))
     first, second, third = [handle for _, handle in popped(await ask(in_order(3)))]
     for handle in (first, second, third):
-        await ask(asked(RequestCode.ACK_MESSAGE, **named(handle)))
+        await ask(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
     _, last = [handle for _, handle in popped(await ask(in_order(2)))]
-    await ask(asked(RequestCode.ACK_MESSAGE, **named(last)))
+    await ask(make_request(RequestCode.ACK_MESSAGE, **named(last)))
     return popped_first(last)
 
 
@@ -108,7 +108,7 @@ def popped_first(handle: str) -> str:
 async def goes_on(client: RawPeer, handle: str) -> list[object]:
     """What another broker answers on the same folder: locked, until the one that was left is done."""
     locked = await client.request(in_order())
-    done = await client.request(asked(RequestCode.ACK_MESSAGE, **named(handle)))
+    done = await client.request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
     return [told(locked), done.code, told(await client.request(in_order()))]
 
 

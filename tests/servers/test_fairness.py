@@ -24,7 +24,7 @@ from pyledger.wire.dledger.bodies import encode_body
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.peers import RawPeer, raw
 from tests.servers.bookkeeper.bookie_peer import Peer, bookie
-from tests.servers.broker.peers import asked, broker, pull, send
+from tests.servers.broker.peers import broker, make_request, pull, send
 from tests.servers.broker.peers import peer as broker_peer
 from tests.servers.dledger.group import CALM, client, group_of
 
@@ -107,11 +107,11 @@ async def a_name_server(folder: Path) -> AsyncIterator[Served]:
         async with raw(server._server.port) as peer:
             for key in range(20):
                 fields = {"namespace": "n", "key": key, "value": "x" * 20_000}
-                assert (await peer.request(asked(RequestCode.PUT_KV_CONFIG, **fields))).code == 0
-            large = asked(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+                assert (await peer.request(make_request(RequestCode.PUT_KV_CONFIG, **fields))).code == 0
+            large = make_request(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
             answer = await peer.request(large)
         assert len(answer.body) > 400_000
-        small = asked(RequestCode.GET_KV_CONFIG, namespace="n", key="none")
+        small = make_request(RequestCode.GET_KV_CONFIG, namespace="n", key="none")
         yield Served(server._server, encode_frame(large), encode_frame(small), len(answer.body))
     finally:
         await server.close()

@@ -118,12 +118,12 @@ def heartbeat(
         message_model=facts.pop("model", MessageModel.CLUSTERING),
         subscription_data_set=(Subscription.of(topic, expression, version),),
     )
-    said = Heartbeat(client_id=client_id, consumer_data_set=(entry,), **facts)
-    return RemotingCommand.request(RequestCode.HEART_BEAT, body=said.encode())
+    heartbeat = Heartbeat(client_id=client_id, consumer_data_set=(entry,), **facts)
+    return RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode())
 
 
-def asked(code: RequestCode, body: bytes = b"", **fields: object) -> RemotingCommand:
-    """A request with its fields as they travel."""
+def make_request(code: RequestCode, body: bytes = b"", **fields: object) -> RemotingCommand:
+    """Return a request with text fields, as on the wire."""
     return RemotingCommand.request(
         code, body=body, ext_fields={name: str(value) for name, value in fields.items()}
     )

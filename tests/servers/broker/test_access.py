@@ -19,7 +19,7 @@ from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.net.conftest import Run
 from tests.net.peers import until
-from tests.servers.broker.peers import asked, broker, heartbeat, peer, pull, send
+from tests.servers.broker.peers import broker, heartbeat, make_request, peer, pull, send
 from tests.servers.broker.test_transactions import LateClock, check
 
 POLICIES = """
@@ -56,7 +56,7 @@ accounts:
     groupPerms: ["G=SUB"]
 """
 TOPIC = {"topic": "T", "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "perm": 6}
-CREATE = asked(RequestCode.UPDATE_AND_CREATE_TOPIC, **TOPIC, readQueueNums=1, writeQueueNums=1)
+CREATE = make_request(RequestCode.UPDATE_AND_CREATE_TOPIC, **TOPIC, readQueueNums=1, writeQueueNums=1)
 
 
 def signed(command: RemotingCommand, user: str, secret: str) -> RemotingCommand:
@@ -93,8 +93,8 @@ def test_users_do_what_they_may(run: Run, tmp_path: Path, form: str, prefix: str
             assert await code(CREATE) == denied
             assert await code(signed(CREATE, *root)) == 0
             # Not even what there is may be told.
-            assert await code(asked(RequestCode.GET_ALL_TOPIC_CONFIG)) == denied
-            assert await code(signed(asked(RequestCode.GET_ALL_TOPIC_CONFIG), *root)) == 0
+            assert await code(make_request(RequestCode.GET_ALL_TOPIC_CONFIG)) == denied
+            assert await code(signed(make_request(RequestCode.GET_ALL_TOPIC_CONFIG), *root)) == 0
             assert one.context is not None
             assert one.store.queue_range("Other", 0).max_offset == 0
             assert one.store.queue_range("T", 0).max_offset == 1
@@ -136,7 +136,7 @@ def test_old_clients_sign_before_they_mark_a_query_by_unique_key(run: Run, tmp_p
     async def main() -> None:
         async with broker(tmp_path, acl_path=str(path)) as one, peer(one) as client:
             await client.request(signed(send("T"), "alice", "alice-secret"))
-            query = signed(asked(RequestCode.QUERY_MESSAGE, **fields), "alice", "alice-secret")
+            query = signed(make_request(RequestCode.QUERY_MESSAGE, **fields), "alice", "alice-secret")
             query.ext_fields["_UNIQUE_KEY_QUERY"] = "true"
             query.version = 401
             assert (await client.request(query)).code == ResponseCode.NO_PERMISSION
@@ -231,7 +231,7 @@ def test_operator_changes_users_and_policies(run: Run, tmp_path: Path) -> None:
         async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
 
             async def ask(code: RequestCode, who: tuple[str, str], body: bytes = b"", **fields: str) -> bytes:
-                answer = await client.request(signed(asked(code, body, **fields), *who))
+                answer = await client.request(signed(make_request(code, body, **fields), *who))
                 assert answer.code == ResponseCode.SUCCESS, answer.remark
                 return bytes(answer.body)
 
@@ -250,7 +250,7 @@ def test_operator_changes_users_and_policies(run: Run, tmp_path: Path) -> None:
             }
             # A user without permission to change the cluster changes and reads nothing.
             for code in (RequestCode.AUTH_LIST_USER, RequestCode.AUTH_DELETE_USER):
-                answer = await client.request(signed(asked(code, **user), *alice))
+                answer = await client.request(signed(make_request(code, **user), *alice))
                 assert answer.code == ResponseCode.NO_PERMISSION
             # Many at once: none is lost.
             await asyncio.gather(*(one_more(one, f"u{number}", root) for number in range(8)))
@@ -265,7 +265,7 @@ def test_operator_changes_users_and_policies(run: Run, tmp_path: Path) -> None:
 
     async def one_more(one: Broker, name: str, who: tuple[str, str]) -> None:
         async with peer(one) as client:
-            request = asked(RequestCode.AUTH_CREATE_USER, b'{"password":"p"}', username=name)
+            request = make_request(RequestCode.AUTH_CREATE_USER, b'{"password":"p"}', username=name)
             assert (await client.request(signed(request, *who))).code == 0
 
     run(main())
@@ -275,7 +275,7 @@ def test_file_that_people_write_is_not_written(run: Run, tmp_path: Path) -> None
     path = tmp_path / "acl.toml"
     path.write_text(POLICIES)
     path.chmod(0o600)
-    request = asked(RequestCode.AUTH_DELETE_USER, username="alice")
+    request = make_request(RequestCode.AUTH_DELETE_USER, username="alice")
 
     async def main() -> None:
         async with broker(tmp_path, acl_path=str(path), admin_enabled=True) as one, peer(one) as client:
@@ -371,7 +371,7 @@ def test_no_request_gives_the_messages_of_a_foreign_topic(
                 for code in RequestCode:
                     for missing in ("", *named):
                         fields = {name: value for name, value in places.items() if name != missing}
-                        answer = await client.request(signed(asked(code, b"{}", **fields), *user))
+                        answer = await client.request(signed(make_request(code, b"{}", **fields), *user))
                         if b"for alice" in bytes(answer.body):
                             gave.add(code)
                 return gave
@@ -439,9 +439,9 @@ def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> 
             place = {"tranStateTableOffset": sent.ext_fields["queueOffset"], "commitLogOffset": where}
             ack = BatchAck(consumer_group="G", topic="T", pop_time=1, bit_set=encode_bit_set([0]))
             roads = [
-                asked(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="H", delayLevel=0),
+                make_request(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="H", delayLevel=0),
                 *(
-                    asked(
+                    make_request(
                         RequestCode.END_TRANSACTION,
                         producerGroup="P",
                         msgId="U",
@@ -452,7 +452,9 @@ def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> 
                     for how in (8, 12)
                     for named in ({}, {"topic": "B"}, {"topic": names.HALF_TOPIC})
                 ),
-                asked(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=timer.ext_fields["recallHandle"]),
+                make_request(
+                    RequestCode.RECALL_MESSAGE, topic="T", recallHandle=timer.ext_fields["recallHandle"]
+                ),
                 RemotingCommand.request(
                     RequestCode.BATCH_ACK_MESSAGE, body=BatchAckRequest(acks=(ack,)).encode()
                 ),
@@ -467,7 +469,7 @@ def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> 
             forged = {"REAL_TOPIC": "T", "REAL_QID": "0", "RETRY_TOPIC": "T", "DELAY": "1"}
             assert (await answer(send("B", b"late", properties=forged), BOB)).code == 0
             await until(lambda: one.store.queue_range("B", 0).max_offset == 2)
-            end = asked(
+            end = make_request(
                 RequestCode.END_TRANSACTION,
                 producerGroup="P",
                 commitOrRollback=8,

@@ -14,7 +14,7 @@ from pyledger.wire.remoting.command import RemotingCommand, decode, encode_frame
 from tests.golden.remoting_frames import RecordedFrame, recorded_frames
 from tests.net.conftest import Run
 from tests.net.peers import until
-from tests.servers.broker.peers import WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
+from tests.servers.broker.peers import WITH_SUBSCRIPTION, broker, heartbeat, make_request, peer, pull, send
 from tests.servers.namesrv.peers import name_server
 
 TIME_MS = 1_000_000_000_000
@@ -121,7 +121,7 @@ def test_changes_are_refused_unless_allowed(run: Run, tmp_path: Path, code: Requ
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             await client.request(send("T"))
-            answer = await client.request(asked(code, **CHANGES[code]))
+            answer = await client.request(make_request(code, **CHANGES[code]))
             assert answer.code == ResponseCode.NO_PERMISSION
             assert "admin_enabled" in (answer.remark or "")
             assert one.context is not None
@@ -138,24 +138,28 @@ def test_topic_is_made_changed_deleted(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path, admin_enabled=True) as one, peer(one) as client:
             update = RequestCode.UPDATE_AND_CREATE_TOPIC
-            made = await client.request(asked(update, **fields, **count, attributes="+message.type=FIFO"))
+            made = await client.request(
+                make_request(update, **fields, **count, attributes="+message.type=FIFO")
+            )
             assert made.code == 0
             assert one.context is not None
             topics = one.context.tables.topics
             assert topics.find("T") == TopicConfig("T", 2, 2, attributes={"message.type": "FIFO"})
-            changed = await client.request(asked(update, **fields, **{**count, "perm": 4}))
+            changed = await client.request(make_request(update, **fields, **{**count, "perm": 4}))
             assert changed.code == 0
             assert topics.find("T").permission is Permission.READ  # type: ignore[union-attr]
-            wrong = await client.request(asked(update, **{**fields, "topic": "../../x"}, **count))
+            wrong = await client.request(make_request(update, **{**fields, "topic": "../../x"}, **count))
             assert wrong.code == ResponseCode.INVALID_PARAMETER
-            page = await client.request(asked(RequestCode.GET_ALL_TOPIC_CONFIG, topicSeq=0, maxTopicNum=3))
+            page = await client.request(
+                make_request(RequestCode.GET_ALL_TOPIC_CONFIG, topicSeq=0, maxTopicNum=3)
+            )
             assert len(read(page)["topicConfigTable"]) == 3
             assert page.ext_fields["totalTopicNum"] == str(len(topics.topics))
             await client.request(send("T"))
-            gone = await client.request(asked(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T"))
+            gone = await client.request(make_request(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T"))
             assert gone.code == 0
             assert topics.find("T") is None
-            system = await client.request(asked(RequestCode.DELETE_TOPIC_IN_BROKER, topic="TBW102"))
+            system = await client.request(make_request(RequestCode.DELETE_TOPIC_IN_BROKER, topic="TBW102"))
             assert system.code == ResponseCode.INVALID_PARAMETER
             # Made again, its offsets go on: no offset stands for two messages.
             assert (await client.request(send("T"))).ext_fields["queueOffset"] == "1"
@@ -172,12 +176,12 @@ def test_reset_is_told_to_the_next_pull(run: Run, tmp_path: Path) -> None:
                 await client.request(send("T"))
             await client.request(pull("T", flags=WITH_SUBSCRIPTION))
             outside = await client.request(
-                asked(reset, topic="T", group="G", queueId=0, offset=5, timestamp=0)
+                make_request(reset, topic="T", group="G", queueId=0, offset=5, timestamp=0)
             )
             assert outside.code == ResponseCode.SYSTEM_ERROR
-            unknown = await client.request(asked(reset, topic="T", group="Nobody", timestamp=0))
+            unknown = await client.request(make_request(reset, topic="T", group="Nobody", timestamp=0))
             assert unknown.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-            done = await client.request(asked(reset, topic="T", group="G", timestamp=-1))
+            done = await client.request(make_request(reset, topic="T", group="G", timestamp=-1))
             offsets = {
                 fastjson.parse(str(queue))["queueId"]: offset
                 for queue, offset in read(done)["offsetTable"].items()
@@ -199,12 +203,12 @@ def test_progress_of_a_group_and_what_the_broker_counted(run: Run, tmp_path: Pat
             await client.request(heartbeat("c1", "T"))
             await client.receive()
             await client.request(pull("T"))
-            commit = asked(
+            commit = make_request(
                 RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId=0, commitOffset=1
             )
             assert (await client.request(commit)).code == 0
-            stats = read(await client.request(asked(RequestCode.GET_CONSUME_STATS, consumerGroup="G")))
-            told = {
+            stats = read(await client.request(make_request(RequestCode.GET_CONSUME_STATS, consumerGroup="G")))
+            offsets = {
                 fastjson.parse(str(queue))["queueId"]: (
                     one["brokerOffset"],
                     one["consumerOffset"],
@@ -212,19 +216,21 @@ def test_progress_of_a_group_and_what_the_broker_counted(run: Run, tmp_path: Pat
                 )
                 for queue, one in stats["offsetTable"].items()
             }
-            assert told == {0: (3, 1, 3), 1: (0, 0, 0), 2: (0, 0, 0), 3: (0, 0, 0)}
-            everything = read(await client.request(asked(RequestCode.GET_BROKER_CONSUME_STATS)))
+            assert offsets == {0: (3, 1, 3), 1: (0, 0, 0), 2: (0, 0, 0), 3: (0, 0, 0)}
+            everything = read(await client.request(make_request(RequestCode.GET_BROKER_CONSUME_STATS)))
             assert (everything["totalDiff"], everything["totalInflightDiff"]) == (2, 2)
             assert one.context is not None
             for second in range(10):
                 one.context.counts.sample(20_000 + 1000 * second, 12)
-            view = asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
+            view = make_request(RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T")
             assert read(await client.request(view))["statsMinute"]["sum"] == 3
-            view = asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName="GROUP_GET_NUMS", statsKey="T@G")
+            view = make_request(
+                RequestCode.VIEW_BROKER_STATS_DATA, statsName="GROUP_GET_NUMS", statsKey="T@G"
+            )
             assert read(await client.request(view))["statsDay"]["sum"] == 3
-            view = asked(RequestCode.VIEW_BROKER_STATS_DATA, statsName="Nothing", statsKey="T")
+            view = make_request(RequestCode.VIEW_BROKER_STATS_DATA, statsName="Nothing", statsKey="T")
             assert (await client.request(view)).code == ResponseCode.SYSTEM_ERROR
-            runtime = read(await client.request(asked(RequestCode.GET_BROKER_RUNTIME_INFO)))["table"]
+            runtime = read(await client.request(make_request(RequestCode.GET_BROKER_RUNTIME_INFO)))["table"]
             assert (runtime["msgPutTotalTodayNow"], runtime["msgGetTotalTodayNow"]) == ("3", "3")
             assert runtime["brokerVersionDesc"] == "V5_3_3"
             assert runtime["getTransferedTps"] == runtime["getTransferredTps"]
@@ -247,7 +253,7 @@ def test_a_disk_with_room_for_root_alone_is_as_full_as_df_says(
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             monkeypatch.setattr(os, "statvfs", reserving)
-            table = read(await client.request(asked(RequestCode.GET_BROKER_RUNTIME_INFO)))["table"]
+            table = read(await client.request(make_request(RequestCode.GET_BROKER_RUNTIME_INFO)))["table"]
             monkeypatch.undo()
             assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.53"
             assert table["commitLogDirCapacity"] == "Total : 3.906 MiB, Free : 1.953 MiB."
@@ -258,7 +264,7 @@ def test_a_disk_with_room_for_root_alone_is_as_full_as_df_says(
 def test_settings_are_shown_without_paths_to_those_who_may_not_change_them(run: Run, tmp_path: Path) -> None:
     async def shown(**settings: Any) -> str:
         async with broker(tmp_path, **settings) as one, peer(one) as client:
-            return bytes((await client.request(asked(RequestCode.GET_BROKER_CONFIG))).body).decode()
+            return bytes((await client.request(make_request(RequestCode.GET_BROKER_CONFIG))).body).decode()
 
     for allowed in (False, True):
         text = run(shown(admin_enabled=allowed))
@@ -271,21 +277,21 @@ def test_settings_are_shown_without_paths_to_those_who_may_not_change_them(run: 
         assert ("storePathRootDir=" in text) is allowed
 
 
-def test_client_is_asked_through_the_broker(run: Run, tmp_path: Path) -> None:
+def test_request_to_a_client_is_forwarded(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as consumer, peer(one) as operator:
             await consumer.request(heartbeat("c1", "T"))
             await consumer.receive()
-            wanted = asked(RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="G", clientId="c1")
+            wanted = make_request(RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="G", clientId="c1")
             wanted.opaque = 5
             await operator.send(encode_frame(wanted))
-            question = await consumer.receive()
-            assert (question.code, question.ext_fields["clientId"]) == (wanted.code, "c1")
-            await consumer.send(encode_frame(question.response(0, body=b'{"properties":{}}')))
+            forwarded = await consumer.receive()
+            assert (forwarded.code, forwarded.ext_fields["clientId"]) == (wanted.code, "c1")
+            await consumer.send(encode_frame(forwarded.response(0, body=b'{"properties":{}}')))
             answer = await operator.receive()
             assert (answer.opaque, bytes(answer.body)) == (5, b'{"properties":{}}')
-            nobody = asked(RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="G", clientId="c2")
-            assert (await operator.request(nobody)).code == ResponseCode.SYSTEM_ERROR
+            unknown = make_request(RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="G", clientId="c2")
+            assert (await operator.request(unknown)).code == ResponseCode.SYSTEM_ERROR
 
     run(main())
 
@@ -304,7 +310,7 @@ def test_settings_change_within_limits_while_the_broker_runs(run: Run, tmp_path:
         ):
 
             async def change(text: str) -> int:
-                command = asked(RequestCode.UPDATE_BROKER_CONFIG, text.encode())
+                command = make_request(RequestCode.UPDATE_BROKER_CONFIG, text.encode())
                 return (await client.request(command)).code
 
             assert (await client.request(send("T"))).code == ResponseCode.TOPIC_NOT_EXIST
@@ -312,7 +318,7 @@ def test_settings_change_within_limits_while_the_broker_runs(run: Run, tmp_path:
             assert (await client.request(send("T"))).code == 0
             assert one.context is not None
             assert one.context.tables.topics.find("T").write_queue_count == 2  # type: ignore[union-attr]
-            shown = bytes((await client.request(asked(RequestCode.GET_BROKER_CONFIG))).body).decode()
+            shown = bytes((await client.request(make_request(RequestCode.GET_BROKER_CONFIG))).body).decode()
             assert "autoCreateTopicEnable=true\n" in shown
             assert await change("autoCreateTopicEnable=false\n") == 0
             assert (await client.request(send("U"))).code == ResponseCode.TOPIC_NOT_EXIST

@@ -344,11 +344,11 @@ def test_pulls_that_come_together_are_answered_as_one_by_one(run: Run, tmp_path:
     run(main())
 
 
-def test_an_answer_made_ahead_is_given_when_all_is_well_only() -> None:
-    asked: list[str] = []
+def test_prepared_answer_is_used_only_when_all_is_well() -> None:
+    statuses: list[str] = []
 
     def then(outcome: PutOutcome) -> str:
-        asked.append(outcome.status)
+        statuses.append(outcome.status)
         return outcome.status.lower()
 
     answer = PreparedAnswer(then)
@@ -357,6 +357,6 @@ def test_an_answer_made_ahead_is_given_when_all_is_well_only() -> None:
         "put_ok",
         "flush_slave_timeout",
     ]
-    assert asked == ["PUT_OK", "FLUSH_SLAVE_TIMEOUT"]
+    assert statuses == ["PUT_OK", "FLUSH_SLAVE_TIMEOUT"]
     assert answer(PutOutcome("PUT_OK", problem="but")) == "put_ok"
-    assert asked[2:] == ["PUT_OK"]
+    assert statuses[2:] == ["PUT_OK"]

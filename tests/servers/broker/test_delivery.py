@@ -11,7 +11,16 @@ from pyledger.wire.remoting.bodies.heartbeat import MessageModel
 from pyledger.wire.remoting.bodies.membership import LockBatchRequest, LockBatchResponse
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until
-from tests.servers.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
+from tests.servers.broker.peers import (
+    COMMIT,
+    WITH_SUBSCRIPTION,
+    broker,
+    heartbeat,
+    make_request,
+    peer,
+    pull,
+    send,
+)
 from tests.servers.broker.test_messages import bodies
 from tests.servers.broker.test_transactions import LateClock
 
@@ -21,7 +30,7 @@ MINUTE_MS = 60_000
 async def send_back(client: RawPeer, offset: int, **fields: object) -> int:
     """Give a message back as group G; the answer's code."""
     values = {"offset": offset, "group": "G", "delayLevel": 0, "maxReconsumeTimes": 1, **fields}
-    return (await client.request(asked(RequestCode.CONSUMER_SEND_MSG_BACK, **values))).code
+    return (await client.request(make_request(RequestCode.CONSUMER_SEND_MSG_BACK, **values))).code
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
@@ -85,7 +94,7 @@ def test_message_sent_back_is_tried_again_and_then_dead(run: Run, tmp_path: Path
 
 def test_offsets_outlive_a_restart_but_not_the_end_of_their_queue(run: Run, tmp_path: Path) -> None:
     def query(group: str, topic: str = "T") -> object:
-        return asked(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, topic=topic, queueId=0)
+        return make_request(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, topic=topic, queueId=0)
 
     async def first() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
@@ -93,7 +102,7 @@ def test_offsets_outlive_a_restart_but_not_the_end_of_their_queue(run: Run, tmp_
                 await client.request(send("T"))
             assert (await client.request(query("G"))).ext_fields == {"offset": "0"}
             assert (await client.request(query("G", "Empty"))).code == ResponseCode.QUERY_NOT_FOUND
-            update = asked(
+            update = make_request(
                 RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId=0, commitOffset=2
             )
             assert (await client.request(update)).code == 0
@@ -124,7 +133,7 @@ def test_queue_has_one_owner_at_a_time(run: Run, tmp_path: Path) -> None:
 
             async def lock(client_id: str, code: RequestCode = RequestCode.LOCK_BATCH_MQ) -> bytes:
                 body = LockBatchRequest(client_id=client_id, consumer_group="G", mq_set=(queue,)).encode()
-                answer = await client.request(asked(code, body))
+                answer = await client.request(make_request(code, body))
                 assert answer.code == 0
                 return bytes(answer.body)
 

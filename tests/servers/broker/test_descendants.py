@@ -18,7 +18,7 @@ from pyledger.wire.record.properties import encode_properties
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.models.descendants import Descendants
 from tests.net.peers import RawPeer, until
-from tests.servers.broker.peers import SMALL, asked, broker, heartbeat, peer, send
+from tests.servers.broker.peers import SMALL, broker, heartbeat, make_request, peer, send
 from tests.servers.broker.test_pop import named, pop, popped
 from tests.servers.broker.test_timers import SetClock
 
@@ -124,7 +124,7 @@ class World:
         if not found:
             return
         message = found[number % len(found)]
-        request = asked(
+        request = make_request(
             RequestCode.CONSUMER_SEND_MSG_BACK, offset=message.physical_offset, group="G", delayLevel=level
         )
         if (await client.request(request)).code == 0:
@@ -136,7 +136,7 @@ class World:
         if not halves:
             return
         half = halves[number % len(halves)]
-        request = asked(
+        request = make_request(
             RequestCode.END_TRANSACTION, producerGroup="P", commitOrRollback=how, msgId="U",
             tranStateTableOffset=half.queue_offset, commitLogOffset=half.physical_offset,
         )  # fmt: skip
@@ -152,7 +152,7 @@ class World:
             if taken:
                 body, handle = taken[number % len(taken)]
                 fields = named(handle, topic=topic, invisibleTime=5000)
-                changed = await client.request(asked(code, **fields))
+                changed = await client.request(make_request(code, **fields))
                 if code == RequestCode.CHANGE_MESSAGE_INVISIBLETIME and changed.code == 0:
                     self.model.may_be_put_back([body])
 

@@ -9,7 +9,7 @@ from pyledger.errors import StoreIOError
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.servers.broker.table_file import TableFile
 from tests.fault_injection.shim import compiler, run_child
-from tests.servers.broker.peers import asked, broker, peer, send
+from tests.servers.broker.peers import broker, make_request, peer, send
 
 STORY = """
 import asyncio, errno, sys
@@ -72,7 +72,7 @@ def test_a_table_that_cannot_be_written_is_logged_once(
             assert (await client.request(send("T", b"a topic"))).code == ResponseCode.SUCCESS
             in_the_way = tmp_path / "store" / "config" / "consumerOffset.json.tmp"
             in_the_way.mkdir()
-            change = asked(
+            change = make_request(
                 RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=1
             )
             assert (await client.request(change)).code == ResponseCode.SUCCESS

@@ -7,7 +7,7 @@ import pytest
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.wire.remoting.command import encode_frame
 from tests.net.conftest import Run
-from tests.servers.broker.peers import asked, broker, peer, pull, send
+from tests.servers.broker.peers import broker, make_request, peer, pull, send
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE])
@@ -31,7 +31,7 @@ def test_sends_are_refused_while_too_many_wait_for_their_flush(
             # What was refused is not stored, and once the flush is through all is as before.
             assert one.store.queue_range("T", 0).max_offset == 3
             assert (await client.request(send("T"))).code == 0
-            runtime = await client.request(asked(RequestCode.GET_BROKER_RUNTIME_INFO))
+            runtime = await client.request(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
             assert b'"sendThreadPoolQueueSize":"0"' in bytes(runtime.body)
             assert b'"sendThreadPoolQueueCapacity":"2"' in bytes(runtime.body)
 

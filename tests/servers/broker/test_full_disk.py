@@ -48,41 +48,41 @@ def fill(folder: Path) -> Path:
                 return filler
 
 
-async def send_until_refused(client: RawPeer, told: list[bytes]) -> str:
-    """Send, noting what is acknowledged, until there is no room; what the broker says then."""
+async def send_until_rejected(client: RawPeer, acknowledged: list[bytes]) -> str:
+    """Send and record what is acknowledged, until the disk is full; return the broker's remark."""
     while True:
-        body = b"%d " % len(told) + bytes(BODY_BYTES)
+        body = b"%d " % len(acknowledged) + bytes(BODY_BYTES)
         answer = await client.request(send("T", body))
         if answer.code != ResponseCode.SUCCESS:
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             return str(answer.remark)
-        told.append(body)
+        acknowledged.append(body)
 
 
 def test_full_disk_loses_nothing(disk: Path) -> None:
-    told: list[bytes] = []
+    acknowledged: list[bytes] = []
 
     async def until_full(broker: BrokerProcess) -> None:
         async with broker.peer() as client:
             assert (await client.request(send("T", b"first"))).code == ResponseCode.SUCCESS
-            told.append(b"first")
+            acknowledged.append(b"first")
             filler = fill(disk)
-            # Nothing can be made, a topic neither.
-            refused = await client.request(send("Other"))
-            assert refused.code != ResponseCode.SUCCESS
-            assert "no space left" in str(refused.remark)
-            said = await send_until_refused(client, told)
-            assert "no space left" in said
-            assert str(disk) in said
-            before = len(told)
-            # As soon as there is room, it goes on by itself.
+            # No file can be created, so no topic either.
+            rejected = await client.request(send("Other"))
+            assert rejected.code != ResponseCode.SUCCESS
+            assert "no space left" in str(rejected.remark)
+            remark = await send_until_rejected(client, acknowledged)
+            assert "no space left" in remark
+            assert str(disk) in remark
+            before = len(acknowledged)
+            # As soon as there is free space, the broker continues without help.
             filler.unlink()
             while (answer := await client.request(send("T", b"again"))).code != ResponseCode.SUCCESS:
                 assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            told.append(b"again")
+            acknowledged.append(b"again")
             fill(disk)
-            await send_until_refused(client, told)
-            assert len(told) > before
+            await send_until_rejected(client, acknowledged)
+            assert len(acknowledged) > before
 
     broker = BrokerProcess(disk)
     broker.start()
@@ -91,7 +91,7 @@ def test_full_disk_loses_nothing(disk: Path) -> None:
         broker.kill()
         (disk / "filler").unlink()
         broker.start()
-        assert broker.bodies("T") == told
+        assert broker.bodies("T") == acknowledged
     finally:
         broker.kill()
 

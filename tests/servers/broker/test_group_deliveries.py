@@ -19,7 +19,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.wire.record.record import ReceivedMessage
 from tests.net.peers import RawPeer, raw
 from tests.servers.broker.group_process import GroupProcesses, group_of_brokers
-from tests.servers.broker.peers import asked
+from tests.servers.broker.peers import make_request
 from tests.servers.broker.test_group import consume
 from tests.servers.broker.test_pop import named, pop, popped
 
@@ -173,5 +173,5 @@ async def peer(group: GroupProcesses, one: str) -> AsyncIterator[RawPeer]:
 
 
 async def acknowledged(client: RawPeer, handle: str) -> bool:
-    answer = await client.request(asked(RequestCode.ACK_MESSAGE, **named(handle)))
+    answer = await client.request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
     return answer.code == ResponseCode.SUCCESS

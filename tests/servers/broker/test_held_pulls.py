@@ -33,13 +33,13 @@ class Held:
 
     async def watch(self, count: int) -> list[int]:
         """How many ran in each iteration of the event loop, until `count` did."""
-        turns, before = [], len(self.ran)
-        while len(self.ran) < count and len(turns) <= count:
+        counts, before = [], len(self.ran)
+        while len(self.ran) < count and len(counts) <= count:
             await asyncio.sleep(0)
-            turns.append(len(self.ran) - before)
+            counts.append(len(self.ran) - before)
             before = len(self.ran)
         assert len(self.ran) == count
-        return turns
+        return counts
 
 
 def test_woken_pulls_share_the_event_loop() -> None:
@@ -48,9 +48,9 @@ def test_woken_pulls_share_the_event_loop() -> None:
         for number in range(PULLS):
             held.hold(number)
         held.pulls.arrived("T", 0, 1, None)
-        turns = await held.watch(PULLS)
+        counts = await held.watch(PULLS)
         assert held.ran == list(range(PULLS))
-        assert max(turns) == TURN_MS
+        assert max(counts) == TURN_MS
         held.pulls.close()
 
     asyncio.run(main())

@@ -17,7 +17,7 @@ from pyledger.wire.record.record import decode_records
 from pyledger.wire.remoting.command import encode_frame
 from tests.cli.command_line import ENVIRONMENT
 from tests.net.peers import RawPeer
-from tests.servers.broker.peers import asked, send
+from tests.servers.broker.peers import make_request, send
 from tests.servers.broker.process import broker_process
 from tests.servers.broker.test_pop import named, pop, popped
 from tests.servers.broker.test_timers import timed
@@ -133,7 +133,7 @@ def test_pops_are_known(tmp_path: Path) -> None:
         return dict(popped(await client.request(pop(maxMsgNums=count, invisibleTime=hidden_ms))))
 
     async def done(client: RawPeer, handle: str) -> None:
-        answer = await client.request(asked(RequestCode.ACK_MESSAGE, **named(handle)))
+        answer = await client.request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
         assert answer.code == ResponseCode.SUCCESS
 
     async def main() -> None:

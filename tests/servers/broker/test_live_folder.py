@@ -87,8 +87,8 @@ def check(bodies: list[bytes], least: int, most: int) -> None:
 
 def test_readers_see_what_was_acknowledged(tmp_path: Path) -> None:
     with sending(tmp_path) as (node, sent):
-        for turn in range(1, 6):
-            sent.wait_for(200 * turn)
+        for sent_count in range(200, 1200, 200):
+            sent.wait_for(sent_count)
             for order in ("log", "queue"):
                 least = sent.acknowledged
                 with StoreReader.open(node.folder) as reader:

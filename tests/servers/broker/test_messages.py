@@ -14,7 +14,16 @@ from pyledger.wire.record.record import decode_records
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import until
-from tests.servers.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
+from tests.servers.broker.peers import (
+    SUSPEND,
+    WITH_SUBSCRIPTION,
+    broker,
+    heartbeat,
+    make_request,
+    peer,
+    pull,
+    send,
+)
 from tests.servers.broker.test_pop import pop
 
 MAGIC_V1 = 0xDAA320A7
@@ -47,10 +56,10 @@ def test_what_was_sent_is_pulled_and_stands_in_the_store(run: Run, tmp_path: Pat
             assert (found.code, found.remark, bodies(found)) == (0, "FOUND", [b"one", b"two"])
             assert found.ext_fields["nextBeginOffset"] == "2"
             viewed = await client.request(
-                asked(RequestCode.VIEW_MESSAGE_BY_ID, offset=int(fields["msgId"][16:], 16))
+                make_request(RequestCode.VIEW_MESSAGE_BY_ID, offset=int(fields["msgId"][16:], 16))
             )
             assert bodies(viewed) == [b"one"]
-            by_key = asked(
+            by_key = make_request(
                 RequestCode.QUERY_MESSAGE,
                 topic="T",
                 key="k",
@@ -131,7 +140,9 @@ def test_members_of_a_group_are_told_of_each_other(run: Run, tmp_path: Path) -> 
             assert (await second.request(heartbeat("c2", "T"))).is_oneway
             assert (await first.receive()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
             await second.receive()
-            members = await first.request(asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G"))
+            members = await first.request(
+                make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G")
+            )
             assert bytes(members.body) == b'{"consumerIdList":["c1","c2"]}'
             second.socket.close()
             assert (await first.receive()).ext_fields == {"consumerGroup": "G"}
@@ -150,7 +161,7 @@ def test_answer_with_many_messages_stays_below_the_limit_of_a_frame(run: Run, tm
                 tagged = {"KEYS": "k", "UNIQ_KEY": f"U{number}"}
                 await client.request(send("T", body, queue_id=number % 4, properties=tagged))
             await until(lambda: len(one.store.query("T", "k")) == count)
-            answer = await client.request(asked(RequestCode.QUERY_MESSAGE, **query))
+            answer = await client.request(make_request(RequestCode.QUERY_MESSAGE, **query))
             found = [message.properties["UNIQ_KEY"] for message in decode_records(answer.body)]
             fit = NetConfig().frame_max_bytes // (len(body) + 200)
             assert found == [f"U{number}" for number in range(count - fit, count)]
@@ -159,7 +170,7 @@ def test_answer_with_many_messages_stays_below_the_limit_of_a_frame(run: Run, tm
             for number in range(8):
                 await client.request(send("H", huge, queue_id=number, default_topic_queue_nums=8))
             fields = {"topic": "H", "consumerGroup": "G", "queueId": -1, "maxMsgNums": 32}
-            peeked = await client.request(asked(RequestCode.PEEK_MESSAGE, **fields))
+            peeked = await client.request(make_request(RequestCode.PEEK_MESSAGE, **fields))
             assert bodies(peeked) == [huge] * 5
             popped = [await client.request(pop("H")) for _ in range(2)]
             assert [bodies(one) for one in popped] == [[huge] * 5, [huge] * 3]

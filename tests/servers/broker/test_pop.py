@@ -14,7 +14,7 @@ from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, PopHand
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until
-from tests.servers.broker.peers import asked, broker, peer, send
+from tests.servers.broker.peers import broker, make_request, peer, send
 from tests.servers.broker.test_timers import SetClock
 
 HIDDEN_MS = 10_000
@@ -36,7 +36,7 @@ def pop(topic: str = "T", **fields: Any) -> RemotingCommand:
         "order": "false",
         **fields,
     }
-    return asked(RequestCode.POP_MESSAGE, **values)
+    return make_request(RequestCode.POP_MESSAGE, **values)
 
 
 def popped(response: RemotingCommand) -> list[tuple[bytes, str]]:
@@ -71,7 +71,7 @@ def named(handle: str, **fields: Any) -> dict[str, Any]:
 
 
 async def ack(client: RawPeer, handle: str) -> int:
-    return (await client.request(asked(RequestCode.ACK_MESSAGE, **named(handle)))).code
+    return (await client.request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))).code
 
 
 async def put_back(one: Broker, count: int) -> None:
@@ -147,7 +147,7 @@ def test_time_of_hiding_is_changed(run: Run, tmp_path: Path) -> None:
             ((_, handle),) = popped(await client.request(pop()))
             clock.time_ms += 5000
             values = named(handle, invisibleTime=60_000)
-            changed = await client.request(asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **values))
+            changed = await client.request(make_request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **values))
             assert (changed.code, changed.ext_fields["invisibleTime"]) == (0, "60000")
             clock.time_ms += 59_000
             assert popped(await client.request(pop())) == []
@@ -156,7 +156,7 @@ def test_time_of_hiding_is_changed(run: Run, tmp_path: Path) -> None:
             assert waiting.due_ms == int(changed.ext_fields["popTime"]) + 60_000
             clock.time_ms += 1000
             await put_back(one, 1)
-            beyond = asked(RequestCode.ACK_MESSAGE, **named(handle, offset=99))
+            beyond = make_request(RequestCode.ACK_MESSAGE, **named(handle, offset=99))
             answer = await client.request(beyond)
             assert answer.code == ResponseCode.NO_MESSAGE
             assert answer.remark == "offset is illegal, key:T@0, commit:99, store:0~1"
@@ -201,7 +201,7 @@ def test_pop_waits_for_a_message(run: Run, tmp_path: Path) -> None:
             assert one.context is not None
             await until(lambda: one.context is not None and one.context.held.count)
             info = await producer.request(
-                asked(RequestCode.POLLING_INFO, consumerGroup="G", topic="T", queueId=-1)
+                make_request(RequestCode.POLLING_INFO, consumerGroup="G", topic="T", queueId=-1)
             )
             assert info.ext_fields["pollingNum"] == "1"
             await producer.request(send("T", b"other", queue_id=2, properties={"TAGS": "B"}))
@@ -220,13 +220,15 @@ def test_consumer_is_notified_and_may_peek(run: Run, tmp_path: Path) -> None:
         async with broker(tmp_path) as one, peer(one) as consumer, peer(one) as producer:
             await producer.request(send("T", b"zero"))
             values = {"consumerGroup": "G", "topic": "T", "queueId": -1, "pollTime": 30_000, "bornTime": 0}
-            told = await consumer.request(asked(RequestCode.NOTIFICATION, **values))
-            assert told.ext_fields["hasMsg"] == "true"
-            look = asked(RequestCode.PEEK_MESSAGE, consumerGroup="G", topic="T", queueId=0, maxMsgNums=4)
-            assert [one.body for one in decode_records((await consumer.request(look)).body)] == [b"zero"]
+            notification = await consumer.request(make_request(RequestCode.NOTIFICATION, **values))
+            assert notification.ext_fields["hasMsg"] == "true"
+            peek = make_request(
+                RequestCode.PEEK_MESSAGE, consumerGroup="G", topic="T", queueId=0, maxMsgNums=4
+            )
+            assert [one.body for one in decode_records((await consumer.request(peek)).body)] == [b"zero"]
             assert len(popped(await consumer.request(pop()))) == 1
-            assert (await consumer.request(look)).code == ResponseCode.PULL_NOT_FOUND
-            await consumer.send(encode_frame(asked(RequestCode.NOTIFICATION, **values)))
+            assert (await consumer.request(peek)).code == ResponseCode.PULL_NOT_FOUND
+            await consumer.send(encode_frame(make_request(RequestCode.NOTIFICATION, **values)))
             await until(lambda: one.context is not None and one.context.held.count)
             await producer.request(send("T", b"more", queue_id=2))
             assert (await consumer.receive()).ext_fields["hasMsg"] == "true"

@@ -10,7 +10,7 @@ from pyledger.wire.remoting.bodies.pop import BatchAck, BatchAckRequest, encode_
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until
-from tests.servers.broker.peers import asked, broker, peer, send
+from tests.servers.broker.peers import broker, make_request, peer, send
 from tests.servers.broker.test_pop import HIDDEN_MS, ack, named, pop, popped
 from tests.servers.broker.test_timers import SetClock
 
@@ -71,11 +71,11 @@ def test_queue_is_locked_until_all_is_acknowledged(run: Run, tmp_path: Path) -> 
             assert [body for body, _ in popped(again)] == [b"2", b"3", b"4"]
             assert again.ext_fields["orderCountInfo"] == "0 qo0%2 1;0 qo0%3 1;0 0 0"
             # Popped again since: the old handle moves nothing.
-            beyond = asked(RequestCode.ACK_MESSAGE, **named(one_handle, offset=4))
+            beyond = make_request(RequestCode.ACK_MESSAGE, **named(one_handle, offset=4))
             assert (await client.request(beyond)).code == 0
             assert one.context.tables.offsets.committed("G", "T", 0) == 2
             mine = popped(again)[0][1]
-            wrong = await client.request(asked(RequestCode.ACK_MESSAGE, **named(mine, offset=5)))
+            wrong = await client.request(make_request(RequestCode.ACK_MESSAGE, **named(mine, offset=5)))
             assert wrong.code == ResponseCode.MESSAGE_ILLEGAL
             assert one.store.queue_range("%RETRY%G_T", 0).max_offset == 0
 
@@ -103,7 +103,7 @@ def test_waiting_pop_gets_what_an_acknowledgement_sets_free(run: Run, tmp_path: 
             await second.send(encode_frame(in_order(pollTime=600_000)))
             await until(lambda: held(one))
             values = {"consumerGroup": "G", "topic": "T", "queueId": 0, "bornTime": 0, "order": "true"}
-            no = await first.request(asked(RequestCode.NOTIFICATION, **values, pollTime=0))
+            no = await first.request(make_request(RequestCode.NOTIFICATION, **values, pollTime=0))
             assert no.ext_fields["hasMsg"] == "false"
             starts = [int(handle.split(" ")[0]) for handle in handles]
             acks = BatchAck(
@@ -132,7 +132,7 @@ def test_waiting_pop_gets_what_is_given_back(run: Run, tmp_path: Path) -> None:
             await second.send(encode_frame(in_order(pollTime=600_000)))
             await until(lambda: held(one))
             values = named(handle, invisibleTime=0)
-            changed = await first.request(asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **values))
+            changed = await first.request(make_request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **values))
             assert (changed.code, changed.ext_fields["reviveQid"]) == (0, "999")
             assert changed.ext_fields["popTime"] == handle.split(" ")[1]
             answer = await second.receive()

@@ -6,7 +6,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.servers.broker.server import VIP_DISTANCE
 from tests.net.conftest import Run
 from tests.net.peers import raw
-from tests.servers.broker.peers import asked, broker, pull, send
+from tests.servers.broker.peers import broker, make_request, pull, send
 from tests.support.ports import free_ports
 
 ACL = '[[users]]\nusername = "root"\npassword = "change-me-long"\nuserType = "Super"\n'
@@ -24,8 +24,8 @@ def test_the_second_port_has_the_checks_of_the_first(run: Run, tmp_path: Path) -
                     for request in (
                         send("T"),
                         pull("T"),
-                        asked(RequestCode.VIEW_MESSAGE_BY_ID, offset=0),
-                        asked(RequestCode.GET_ALL_TOPIC_CONFIG),
+                        make_request(RequestCode.VIEW_MESSAGE_BY_ID, offset=0),
+                        make_request(RequestCode.GET_ALL_TOPIC_CONFIG),
                     ):
                         assert (await client.request(request)).code == ResponseCode.NO_PERMISSION
 

@@ -22,9 +22,9 @@ from tests.servers.broker.peers import (
     COMMIT,
     SMALL,
     WITH_SUBSCRIPTION,
-    asked,
     broker,
     heartbeat,
+    make_request,
     peer,
     pull,
     send,
@@ -56,7 +56,7 @@ def test_nothing_is_sent_to_it(run: Run, tmp_path: Path, topic: str) -> None:
     batch = encode_batch([BatchItem(b"evil", b"", 0)])
     handle = RecallHandle(topic, "broker-a", BASE_MS + 5000, "U").encode()
     place = PopHandle(0, 1, 10_000, 0, "0", "broker-a", 0, 0).encode()
-    roads = [
+    requests = [
         send(topic, b"evil"),
         send(topic, b"evil", code=RequestCode.SEND_MESSAGE),
         send(topic, b"evil", properties={"DELAY": "1"}),
@@ -64,15 +64,17 @@ def test_nothing_is_sent_to_it(run: Run, tmp_path: Path, topic: str) -> None:
         send(topic, b"evil", properties={"TRAN_MSG": "true", "PGROUP": "P"}, sys_flag=4),
         send(topic, batch, batch=True, code=RequestCode.SEND_BATCH_MESSAGE),
         send(topic, b"evil", code=RequestCode.SEND_REPLY_MESSAGE_V2),
-        asked(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle, producerGroup="P"),
+        make_request(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle, producerGroup="P"),
         pop(topic),
-        asked(RequestCode.ACK_MESSAGE, **named(place, topic=topic)),
-        asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(place, topic=topic, invisibleTime=1000)),
-        asked(
+        make_request(RequestCode.ACK_MESSAGE, **named(place, topic=topic)),
+        make_request(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(place, topic=topic, invisibleTime=1000)
+        ),
+        make_request(
             RequestCode.UPDATE_AND_CREATE_TOPIC, topic=topic, defaultTopic="TBW102",
             topicFilterType="SINGLE_TAG", perm=6, readQueueNums=9, writeQueueNums=9,
         ),
-        asked(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic),
+        make_request(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic),
     ]  # fmt: skip
 
     async def main() -> None:
@@ -83,8 +85,8 @@ def test_nothing_is_sent_to_it(run: Run, tmp_path: Path, topic: str) -> None:
         ):
             assert one.context is not None
             before = dict(one.context.tables.topics.topics)
-            for road in roads:
-                assert (await client.request(road)).code != 0, road
+            for request in requests:
+                assert (await client.request(request)).code != 0, request
             assert one.context.tables.topics.topics == before
             assert one.store.max_offset == 0
 
@@ -106,16 +108,18 @@ def test_what_waits_in_it_is_not_sent_back(run: Run, tmp_path: Path) -> None:
 def test_offsets_of_the_broker_itself_stay(run: Run, tmp_path: Path, group: str) -> None:
     place = {"consumerGroup": group, "topic": "T", "queueId": 0}
     commits = WITH_SUBSCRIPTION | COMMIT
-    roads = [
-        asked(RequestCode.UPDATE_CONSUMER_OFFSET, **place, commitOffset=7),
+    requests = [
+        make_request(RequestCode.UPDATE_CONSUMER_OFFSET, **place, commitOffset=7),
         pull("T", consumer_group=group, flags=commits, commit_offset=7),
         pull("T", consumer_group=group, flags=commits, commit_offset=7, hold_ms=10),
         pop(consumerGroup=group),
-        asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group=group, timestamp=0, isForce="true"),
-        asked(
+        make_request(
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="T", group=group, timestamp=0, isForce="true"
+        ),
+        make_request(
             RequestCode.CLONE_GROUP_OFFSET, srcGroup="G", destGroup=group, topic="T", offline="true"
         ),
-        asked(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=group, cleanOffset="true"),
+        make_request(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=group, cleanOffset="true"),
     ]  # fmt: skip
 
     async def main() -> None:
@@ -123,13 +127,15 @@ def test_offsets_of_the_broker_itself_stay(run: Run, tmp_path: Path, group: str)
             await client.request(send("T"))
             await client.request(heartbeat("c", "T"))
             await client.request(
-                asked(RequestCode.UPDATE_CONSUMER_OFFSET, **{**place, "consumerGroup": "G"}, commitOffset=1)
+                make_request(
+                    RequestCode.UPDATE_CONSUMER_OFFSET, **{**place, "consumerGroup": "G"}, commitOffset=1
+                )
             )
             assert one.context is not None
             offsets = one.context.tables.offsets
             offsets.commit(group, "T", 0, 5, 0)
-            for road in roads:
-                assert (await client.request(road)).code != 0, road
+            for request in requests:
+                assert (await client.request(request)).code != 0, request
             assert offsets.committed(group, "T", 0) == 5
             assert offsets.committed("G", "T", 0) == 1
 
@@ -141,7 +147,7 @@ def test_offsets_are_of_queues_that_there_are(run: Run, tmp_path: Path, queue_id
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             await client.request(send("T"))
-            commit = asked(
+            commit = make_request(
                 RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", topic="T", queueId=queue_id,
                 commitOffset=offset,
             )  # fmt: skip

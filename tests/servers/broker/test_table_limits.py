@@ -19,20 +19,29 @@ from pyledger.wire.remoting.bodies.offsets import ConsumerOffsetTable
 from pyledger.wire.remoting.bodies.topic_config import SubscriptionGroupTable, TopicConfigTable
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
-from tests.servers.broker.peers import COMMIT, WITH_SUBSCRIPTION, asked, broker, heartbeat, peer, pull, send
+from tests.servers.broker.peers import (
+    COMMIT,
+    WITH_SUBSCRIPTION,
+    broker,
+    heartbeat,
+    make_request,
+    peer,
+    pull,
+    send,
+)
 from tests.servers.broker.test_pop import pop
 
 
 def commit(group: str, topic: str = "T", queue_id: int = 0, offset: int = 1) -> RemotingCommand:
     """A consumer's commit."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "commitOffset": offset}
-    return asked(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+    return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
 
 
 def sent_back(group: str, offset: int) -> RemotingCommand:
     """A consumer's message that comes back."""
     fields = {"offset": offset, "group": group, "delayLevel": 0}
-    return asked(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
+    return make_request(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
 
 
 REFUSED = {
@@ -50,7 +59,7 @@ REFUSED = {
     "send, no queue": send("new", queue_id=4000),
     "send, no group": send("%RETRY%a b", default_topic="none"),
     "send, retry batch": send("%RETRY%new", batch=True, code=RequestCode.SEND_BATCH_MESSAGE),
-    "leave": asked(RequestCode.UNREGISTER_CLIENT, clientID="c", consumerGroup="new"),
+    "leave": make_request(RequestCode.UNREGISTER_CLIENT, clientID="c", consumerGroup="new"),
 }
 
 
@@ -185,7 +194,7 @@ def test_whole_tables_are_made_in_a_thread(
                 tables.topics.topics[f"t{number}"] = TopicConfig(f"t{number}", 1, 1)
                 tables.groups.groups[f"g{number}"] = SubscriptionGroup(f"g{number}")
                 tables.offsets.adopt(f"g{number}", f"t{number % 50}", 0, number)
-            body = TABLES[code].decode((await client.request(asked(code))).body)
+            body = TABLES[code].decode((await client.request(make_request(code))).body)
             assert threads
             assert threading.get_ident() not in threads, "the event loop's"
             if isinstance(body, TopicConfigTable):
@@ -196,10 +205,10 @@ def test_whole_tables_are_made_in_a_thread(
                 assert body.offset_table["t7@g7"] == {0: 7}
                 assert sum(map(len, body.group_topic_map.values())) == len(body.offset_table) == 300
             # The same again is not made again; what has changed is in the next one.
-            await client.request(asked(code))
+            await client.request(make_request(code))
             assert len(threads) == 1
             tables.offsets.commit("g7", "t7", 0, 8, 0)
-            again = TABLES[code].decode((await client.request(asked(code))).body)
+            again = TABLES[code].decode((await client.request(make_request(code))).body)
             if isinstance(again, ConsumerOffsetTable):
                 assert again.offset_table["t7@g7"] == {0: 8}
 

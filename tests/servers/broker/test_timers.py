@@ -14,7 +14,7 @@ from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.record import decode_records
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer, until
-from tests.servers.broker.peers import asked, broker, peer, pull, send
+from tests.servers.broker.peers import broker, make_request, peer, pull, send
 
 HOUR_MS = 3_600_000
 BASE_MS = 2_000_000_000_500
@@ -102,7 +102,9 @@ def test_message_is_recalled(run: Run, tmp_path: Path) -> None:
             sent = await client.request(timed(b"no", 5000, UNIQ_KEY="A"))
             assert (await client.request(timed(b"yes", 6000, UNIQ_KEY="B"))).code == 0
             handle = sent.ext_fields["recallHandle"]
-            recall = asked(RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle, producerGroup="P")
+            recall = make_request(
+                RequestCode.RECALL_MESSAGE, topic="T", recallHandle=handle, producerGroup="P"
+            )
             answer = await client.request(recall)
             assert (answer.code, answer.ext_fields) == (0, {"msgId": "A"})
             await known(one)

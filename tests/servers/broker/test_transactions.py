@@ -18,7 +18,7 @@ from pyledger.wire.remoting.bodies.heartbeat import Heartbeat, ProducerEntry
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import RawPeer
-from tests.servers.broker.peers import asked, broker, peer, pull, send
+from tests.servers.broker.peers import broker, make_request, peer, pull, send
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 HALF = {"TRAN_MSG": "true", "PGROUP": "P"}
@@ -47,7 +47,7 @@ async def half(client: RawPeer, body: bytes, born_ms: int, **properties: str) ->
 def end(place: dict[str, Any], how: int, **fields: Any) -> RemotingCommand:
     """A producer's END_TRANSACTION."""
     values = {"producerGroup": "P", "commitOrRollback": how, "msgId": "U1", **place, **fields}
-    return asked(RequestCode.END_TRANSACTION, **values)
+    return make_request(RequestCode.END_TRANSACTION, **values)
 
 
 async def stored(client: RawPeer, topic: str = "T", queue_id: int = 1) -> list[Any]:
@@ -136,7 +136,7 @@ def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path, f
             assert place["commitLogOffset"] < int(fields["commitLogOffset"])
             clock.ahead_ms += 60_000
             await check(one)
-            await client.send(encode_frame(asked(RequestCode.GET_MAX_OFFSET, topic="T", queueId=1)))
+            await client.send(encode_frame(make_request(RequestCode.GET_MAX_OFFSET, topic="T", queueId=1)))
             assert (await client.receive()).ext_fields["offset"] == "1"
 
     run(main())

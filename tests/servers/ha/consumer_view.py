@@ -19,7 +19,7 @@ from pyledger.wire.remoting.bodies.topic_config import KVTable, SubscriptionGrou
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.query import QueryMessageRequestHeader
 from tests.net.peers import RawPeer, raw
-from tests.servers.broker.peers import asked, pull
+from tests.servers.broker.peers import make_request, pull
 
 VIEWER = "CONSUMER_VIEW"
 """The group that pulls: brokers make it, so it is left out of what is compared."""
@@ -204,21 +204,21 @@ def spread(values: list[str], count: int) -> list[str]:
 
 
 async def _table(client: RawPeer, code: RequestCode, kind: type[Body]) -> Any:
-    answer = await client.request(asked(code))
+    answer = await client.request(make_request(code))
     assert answer.code == 0, answer.remark
     return kind.decode(answer.body)
 
 
 async def _group_offsets(client: RawPeer) -> dict[tuple[str, str, int], int]:
     """Each offset by the table that slaves copy, and by the question that consumers ask."""
-    answer = await client.request(asked(RequestCode.GET_ALL_CONSUMER_OFFSET))
+    answer = await client.request(make_request(RequestCode.GET_ALL_CONSUMER_OFFSET))
     if answer.code != 0:  # RocketMQ's word for an empty table
         return {}
     found = {}
     for key, queues in ConsumerOffsetTable.decode(answer.body).offset_table.items():
         topic, _, group = key.partition("@")
         for queue_id in queues:
-            request = asked(
+            request = make_request(
                 RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, topic=topic, queueId=queue_id
             )
             said = await client.request(request)
@@ -264,7 +264,7 @@ def _message(one: Any) -> Message:
 
 
 async def _offset(client: RawPeer, code: RequestCode, topic: str, queue_id: int, **fields: object) -> int:
-    answer = await client.request(asked(code, topic=topic, queueId=queue_id, **fields))
+    answer = await client.request(make_request(code, topic=topic, queueId=queue_id, **fields))
     assert answer.code == 0, answer.remark
     return int(answer.ext_fields["offset"])
 

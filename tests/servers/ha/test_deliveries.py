@@ -12,7 +12,7 @@ from pyledger.store.messages.timer_files import TimerFile
 from pyledger.wire.remoting.bodies.statistics import TimerMetrics
 from pyledger.wire.remoting.bodies.timer_checkpoint import TimerCheckpoint
 from tests.net.conftest import Run
-from tests.servers.broker.peers import asked, peer
+from tests.servers.broker.peers import make_request, peer
 from tests.servers.broker.test_timers import SetClock, arrived, known, timed
 from tests.servers.ha.pair import brokers, caught_up, replication, until
 from tests.servers.ha.test_pairs import told
@@ -42,7 +42,9 @@ def test_timer_messages_go_on_where_the_master_was(run: Run, tmp_path: Path) -> 
             assert master.context is not None
             progress = slave.context.tables.timers.progress
             assert progress == master.context.tables.timers.progress
-            counts = TimerMetrics.decode((await told(master, asked(RequestCode.GET_TIMER_METRICS))).body)
+            counts = TimerMetrics.decode(
+                (await told(master, make_request(RequestCode.GET_TIMER_METRICS))).body
+            )
             assert counts.timing_count["T"].count == 2
             await master.close()
             await slave.close()
@@ -103,14 +105,14 @@ def test_a_checkpoint_says_what_java_reads_in_it(run: Run, tmp_path: Path) -> No
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master", clock=clock)
             empty = TimerCheckpoint.decode(
-                (await told(master, asked(RequestCode.GET_TIMER_CHECK_POINT))).body
+                (await told(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
             )
             assert empty.master_timer_queue_offset == 0
             # All that was due is delivered: upstream goes on from now.
             assert empty.last_read_time_ms == clock.time_ms // 1000 * 1000
             await filled(master, clock)
             found = TimerCheckpoint.decode(
-                (await told(master, asked(RequestCode.GET_TIMER_CHECK_POINT))).body
+                (await told(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
             )
             assert found.first_ms == (clock.time_ms - 6_000 + 8_000) // 1000 * 1000
             # Not behind the time: upstream would never deliver what comes in between.

@@ -13,7 +13,7 @@ from pyledger.servers.broker.server import Broker
 from pyledger.servers.ha.service import HaService
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from tests.net.conftest import Run
-from tests.servers.broker.peers import asked, send
+from tests.servers.broker.peers import make_request, send
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import QUICK, SMALL, brokers, caught_up, log_bytes, replication, same_view, until
 from tests.servers.ha.test_pairs import send_many, told
@@ -36,7 +36,7 @@ def service_of(master: Broker) -> HaService:
 
 async def stands(slave: Broker) -> HaStatus:
     """What a slave says of itself."""
-    return HaStatus.decode((await told(slave, asked(RequestCode.GET_BROKER_HA_STATUS))).body)
+    return HaStatus.decode((await told(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
 
 
 def stream_place(start: int, offset: int) -> int:

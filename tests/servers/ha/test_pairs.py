@@ -14,7 +14,7 @@ from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
-from tests.servers.broker.peers import SUSPEND, WITH_SUBSCRIPTION, asked, peer, pull, send
+from tests.servers.broker.peers import SUSPEND, WITH_SUBSCRIPTION, make_request, peer, pull, send
 from tests.servers.broker.test_messages import bodies
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import Pair, brokers, caught_up, log_bytes, replication, same_view, until
@@ -128,10 +128,10 @@ def test_a_slave_takes_no_sends_and_serves_pulls(run: Run, tmp_path: Path) -> No
             for request in (
                 send("T", b"no"),
                 send("T", b"no", code=RequestCode.SEND_MESSAGE),
-                asked(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="G", delayLevel=0),
+                make_request(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="G", delayLevel=0),
             ):
                 assert (await told(slave, request)).code == ResponseCode.SYSTEM_BUSY
-            end = asked(
+            end = make_request(
                 RequestCode.END_TRANSACTION,
                 producerGroup="P",
                 tranStateTableOffset=0,
@@ -273,10 +273,10 @@ def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
         async with brokers(tmp_path) as pair:
             master, slave = await following(pair, 5)
             await until(lambda: slaves_of(master)[0].ack_offset == master.store.max_offset)
-            found = HaStatus.decode((await told(master, asked(RequestCode.GET_BROKER_HA_STATUS))).body)
+            found = HaStatus.decode((await told(master, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
             assert (found.master, found.in_sync_slave_nums) == (True, 1)
             assert found.ha_connection_info[0].slave_ack_offset == master.store.max_offset
-            own = HaStatus.decode((await told(slave, asked(RequestCode.GET_BROKER_HA_STATUS))).body)
+            own = HaStatus.decode((await told(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
             assert (own.master, own.ha_client_info.activated) == (False, True)
             assert own.ha_client_info.max_offset == master.store.max_offset
 

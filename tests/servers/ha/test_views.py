@@ -11,7 +11,7 @@ from pyledger.store.cold.archive import archive
 from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.wire.remoting.command import RemotingCommand
 from tests.net.conftest import Run
-from tests.servers.broker.peers import asked, pull, send
+from tests.servers.broker.peers import make_request, pull, send
 from tests.servers.ha.consumer_view import consumer_view, differences
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import SMALL, brokers, caught_up, port_of, replication, same_view, until
@@ -44,7 +44,7 @@ async def commit(one: Broker, topic: str, offsets: dict[int, int]) -> None:
     """A group has consumed so far."""
     for queue_id, offset in offsets.items():
         fields = {"consumerGroup": "G", "topic": topic, "queueId": queue_id, "commitOffset": offset}
-        assert (await told(one, asked(RequestCode.UPDATE_CONSUMER_OFFSET, **fields))).code == 0
+        assert (await told(one, make_request(RequestCode.UPDATE_CONSUMER_OFFSET, **fields))).code == 0
 
 
 async def pulled(one: Broker, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
