@@ -1,7 +1,7 @@
 """The Spark data source `pyledger`: Spark finds it by this package's name, nothing has to be registered.
 
-Spark imports every top-level `pyspark_*` module when it looks for a source, and one that raises spoils the
-search for all: so this one never does.
+Spark imports every top-level `pyspark_*` module to find its sources. If one raises, the search fails for all
+of them, so this module never raises.
 """
 
 try:

@@ -27,7 +27,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks. Each gets its own part beside: with all of them it would carry the plan."""
+        """Pickle without the plan: each task receives its own partition separately."""
         return {**self.__dict__, "_parts": []}
 
     def partitions(self) -> list[InputPartition]:
@@ -46,7 +46,7 @@ def read_batches(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(partition, LedgerPartition):
-        # Spark's stand-in when there are no partitions at all.
+        # Spark passes its own class when there are no partitions.
         return iter(())
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     if isinstance(partition.value, BrokerRange):
@@ -67,7 +67,7 @@ def read_batches(
 
 
 def _left_of(part: Partition) -> Partition:
-    """What is left of a partition, when what is gone does not matter."""
+    """The part of a partition that still exists, for failOnDataLoss=false."""
     left = arrow.left_of(part)
     if left is not part:
         lost_bytes = part.size_bytes - left.size_bytes
@@ -76,9 +76,9 @@ def _left_of(part: Partition) -> Partition:
 
 
 def _report(skipped: Skipped) -> None:
-    """Say on the worker's stderr what was passed over: a source cannot hand counts back to Spark."""
+    """Log skipped bytes on the worker's stderr: a Python source cannot return counts to Spark."""
     log.warning(
-        "passed over %d damaged bytes at physical offset %d: %s",
+        "skipped %d damaged bytes at physical offset %d: %s",
         skipped.size_bytes,
         skipped.physical_offset,
         skipped.problem,

@@ -1,7 +1,7 @@
-"""Topics at brokers that run, ours or RocketMQ's: what their queues hold, and the rows of a range of one.
+"""Topics of running brokers, ours or RocketMQ's: the ranges of their queues, and the rows of one range.
 
-Pulls go in the name of the group that RocketMQ's own tools use: no offset is committed, nobody joins a group.
-A broker that cannot be reached is asked again at its other addresses, its slaves, before a read fails.
+Pulls use the consumer group of RocketMQ's own tools. They commit no offset and join no group. If a broker
+cannot be reached, its slaves are tried before a read fails.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = logging.getLogger("pyledger.spark")
 
 GROUP = "TOOLS_CONSUMER"
 PULL_COUNT = 1024
-"""Messages of a pull; brokers give fewer."""
+"""Messages to request in one pull; brokers return fewer."""
 MASTER_ID = 0
 SUSPEND_TIMEOUT_MS = 15_000
 TOPIC_BYTES_V1 = 127
@@ -54,11 +54,11 @@ class BrokerTail:
         self._authoritative: set[QueueKey] = set()
         self._has_seen = False
         self._queues: dict[QueueKey, MessageQueue] = {}
-        """All that a route ever named."""
+        """Every queue that a route has named so far."""
         self._addresses: dict[str, dict[int, str]] = {}
-        """Of all their brokers, as last heard."""
+        """The last known addresses of their brokers, by broker name and id."""
         self.replaced: set[str] = set()
-        """Always empty: a broker does not tell."""
+        """Always empty: a broker does not report that its log was replaced."""
         self.unavailable: dict[str, PyLedgerError] = {}
         """Brokers that did not answer at the last refresh, and why."""
         background().wait(self._consumer.start())
@@ -66,17 +66,17 @@ class BrokerTail:
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
         """Queue offsets that each wanted queue holds now.
 
-        The last known route serves where name servers do not answer, or know less of a topic than before: one
-        that has just started knows no broker. A broker that does not answer is noted as `unavailable`.
+        The last known route is used while name servers do not answer or list fewer queues than before: one
+        that has just started knows no broker. A broker that does not answer is added to `unavailable`.
 
         Raises:
-            RemotingError: no name server answers, or none of the brokers, and none did before.
+            RemotingError: no name server or no broker has ever answered.
         """
         background().wait(self._find())
         return self._ranges
 
     def is_authoritative(self, key: QueueKey) -> bool:
-        """Whether a master answered for a queue: a slave may be behind it, and no route proves nothing."""
+        """Return whether a master answered for a queue. A slave may lag."""
         return key in self._authoritative
 
     async def _find(self) -> None:
@@ -114,46 +114,46 @@ class BrokerTail:
             except RemotingError as error:
                 if not any(known == topic for known, _, _ in self._queues):
                     raise
-                log.warning("no route of %s, going on with the last known one: %s", topic, error)
+                log.warning("no route for %s, using the last known one: %s", topic, error)
                 continue
             for queue in queues:
                 if is_wanted(self._options, queue.topic, queue.queue_id):
                     self._queues[queue.topic, queue.broker_name, queue.queue_id] = queue
 
     async def _span(self, queue: MessageQueue) -> tuple[int, QueueRange]:
-        """Which broker answered, and what it says that a queue holds."""
+        """Return the id of the broker that answered, and its range of a queue."""
         calls = self._consumer.client.calls
 
-        async def ask(broker_id: int) -> tuple[int, QueueRange]:
+        async def request(broker_id: int) -> tuple[int, QueueRange]:
             address, _ = self._consumer.client.routes.reader(queue.broker_name, broker_id)
             low, high = await calls.min_offset(address, queue), await calls.max_offset(address, queue)
             return broker_id, QueueRange(low, high)
 
-        return await _ask_any(self._consumer, queue, ask, _Order())
+        return await _request_any(self._consumer, queue, request, _BrokerOrder())
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
         topic, broker_name, queue_id = key
         queue = MessageQueue(topic, broker_name, queue_id)
 
-        async def ask(broker_id: int) -> int:
+        async def request(broker_id: int) -> int:
             address, _ = self._consumer.client.routes.reader(broker_name, broker_id)
             return await self._consumer.client.calls.offset_by_time(address, queue, timestamp_ms)
 
-        found = background().wait(_ask_any(self._consumer, queue, ask, _Order()))
+        found = background().wait(_request_any(self._consumer, queue, request, _BrokerOrder()))
         held = self._ranges[key]
         return min(max(found, held.min_offset), held.max_offset)
 
-    def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
-        """Where a trigger of so many rows ends: queues share it by what waits in them."""
-        assert size_bytes is None, "checked with the options: brokers do not tell sizes"
+    def limit(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
+        """Return where a trigger of at most `rows` rows ends, shared among queues by their lag."""
+        assert size_bytes is None, "checked with the options: brokers do not report sizes"
         if rows is None:
             return ends
         waiting = {key: max(0, end - starts.get(key, 0)) for key, end in sorted(ends.items())}
         return starts | {key: starts.get(key, 0) + count for key, count in shares(waiting, rows).items()}
 
     def plan(self, starts: Offsets, ends: Offsets) -> list[BrokerRange]:
-        """One partition for each queue, or more where options want more."""
+        """Return a partition per queue, or more if the options require more."""
         options = self._options
         spans = {key: (starts.get(key, 0), end) for key, end in ends.items() if starts.get(key, 0) < end}
         total = sum(end - start for start, end in spans.values())
@@ -187,15 +187,15 @@ def read_range(
         part: From a plan.
         schema: Columns, in order.
         options: Of the read.
-        suspend_timeout_ms: How long (ms) a broker is waited for that has less than it said.
+        suspend_timeout_ms: How long (ms) a pull may wait at a broker that has not reached the range's end.
 
     Raises:
-        DataLostError: the broker does not have some of it any more, and that matters.
+        DataLostError: the broker no longer has part of the range, and failOnDataLoss is set.
         RemotingError: the broker and its slaves cannot be reached.
     """
     columns = [_column(field.name, options) for field in schema]
     rows: list[ReceivedMessage] = []
-    order = _Order(options)
+    order = _BrokerOrder(options)
     with _started(options, suspend_timeout_ms) as consumer:
         if part.addresses:
             consumer.client.routes.addresses[part.broker_name] = dict(part.addresses)
@@ -209,53 +209,53 @@ def read_range(
                 del rows[: options.batch_rows]
 
 
-class _Order:
-    """Whom to ask first: the master, or slaves where they are preferred, but then who answered last."""
+class _BrokerOrder:
+    """The order in which to try brokers: the last that answered, then the master, or slaves if preferred."""
 
     def __init__(self, options: ReadOptions | None = None) -> None:
         self._slaves_first = options is not None and options.prefer_slave
         self._answered: int | None = None
 
     def of(self, broker_ids: Iterable[int]) -> list[int]:
-        """Brokers of one name, in this order."""
+        """Return the brokers of one name in this order."""
         ids = sorted(broker_ids, reverse=self._slaves_first)
         return sorted(ids, key=lambda broker_id: broker_id != self._answered)
 
-    def note(self, broker_id: int) -> None:
-        """This one answered; another may not be there, and let callers wait."""
+    def on_response(self, broker_id: int) -> None:
+        """Try this broker first from now on: others may be down and cost a timeout."""
         self._answered = broker_id
 
 
 async def _pull(
-    consumer: AsyncPullConsumer, queue: MessageQueue, offset: int, options: ReadOptions, order: _Order
+    consumer: AsyncPullConsumer, queue: MessageQueue, offset: int, options: ReadOptions, order: _BrokerOrder
 ) -> PullResult:
     expression = options.tags or "*"
 
-    async def ask(broker_id: int) -> PullResult:
+    async def request(broker_id: int) -> PullResult:
         return await consumer.pull(queue, offset, expression, count_max=PULL_COUNT, broker_id=broker_id)
 
-    found = await _ask_any(consumer, queue, ask, order)
-    if _leads_on(found, offset):
+    found = await _request_any(consumer, queue, request, order)
+    if _advances(found, offset):
         return found
-    # A slave may be behind, whatever it says; the master has what was promised.
+    # A slave may lag; only the master is sure to have the planned range.
     return await consumer.pull(
         queue, offset, expression, count_max=PULL_COUNT, broker_id=MASTER_ID, wait=True
     )
 
 
-def _leads_on(found: PullResult, offset: int) -> bool:
-    """Whether an answer has messages, or leads past some that are not wanted."""
+def _advances(found: PullResult, offset: int) -> bool:
+    """Return whether a result has messages, or skips some that the filter rejects."""
     return found.next_offset > offset and found.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MESSAGE)
 
 
 def _next_offset(part: BrokerRange, offset: int, found: PullResult, options: ReadOptions) -> int:
-    """Where to go on behind an answer.
+    """Return the offset of the next pull.
 
     Raises:
-        DataLostError: the broker holds less than it said, and that matters.
+        DataLostError: the broker holds less than was planned, and failOnDataLoss is set.
     """
     name = label((part.topic, part.broker_name, part.queue_id))
-    if _leads_on(found, offset):
+    if _advances(found, offset):
         return found.next_offset
     if found.min_offset > offset:
         problem = f"begins at {found.min_offset}; [{offset}, {min(found.min_offset, part.end)}) was not read"
@@ -265,52 +265,52 @@ def _next_offset(part: BrokerRange, offset: int, found: PullResult, options: Rea
         reached = part.end
     if options.fail_on_data_loss:
         raise DataLostError(name, problem)
-    log.warning("%s %s; going on with what is there", name, problem)
+    log.warning("%s %s; reading the data that exists", name, problem)
     return reached
 
 
-async def _ask_any(
+async def _request_any(
     consumer: AsyncPullConsumer,
     queue: MessageQueue,
-    ask: Callable[[int], Awaitable[T]],
-    order: _Order,
+    request: Callable[[int], Awaitable[T]],
+    order: _BrokerOrder,
 ) -> T:
-    """Ask a broker, and when it is not there, or does not know the topic yet, the others of its name.
+    """Send a request to the brokers of one name until one answers it.
 
-    Where nobody answers at the known addresses, the brokers may have others by now.
+    If none does at the known addresses, the route is refreshed once: brokers may have moved.
     """
     routes = consumer.client.routes
     if not routes.addresses.get(queue.broker_name):
         await routes.refresh(queue.topic)
     known = dict(routes.addresses.get(queue.broker_name, {}))
     try:
-        return await _ask_known(consumer, queue, ask, order)
+        return await _request_known(consumer, queue, request, order)
     except RemotingError:
         with suppress(RemotingError):
             await routes.refresh(queue.topic)
         if routes.addresses.get(queue.broker_name, {}) == known:
             raise
-    return await _ask_known(consumer, queue, ask, order)
+    return await _request_known(consumer, queue, request, order)
 
 
-async def _ask_known(
+async def _request_known(
     consumer: AsyncPullConsumer,
     queue: MessageQueue,
-    ask: Callable[[int], Awaitable[T]],
-    order: _Order,
+    request: Callable[[int], Awaitable[T]],
+    order: _BrokerOrder,
 ) -> T:
     failure: RemotingError = RemotingConnectError(queue.broker_name, "no route names this broker")
     for broker_id in order.of(consumer.client.routes.addresses.get(queue.broker_name, {})):
         try:
-            found = await ask(broker_id)
+            found = await request(broker_id)
         except RemotingError as error:
-            log.warning("%s, asking another broker of its name: %s", queue.broker_name, error)
-            # What a broker answered says more than that another was not there.
+            log.warning("%s, trying another broker of its name: %s", queue.broker_name, error)
+            # An error response is more specific than a failed connection.
             failure = failure if isinstance(failure, BrokerError) else error
         else:
-            order.note(broker_id)
+            order.on_response(broker_id)
             return found
-    failure.add_note(f"{label((queue.topic, queue.broker_name, queue.queue_id))}: no broker answered for it")
+    failure.add_note(f"{label((queue.topic, queue.broker_name, queue.queue_id))}: no broker answered")
     raise failure
 
 

@@ -1,9 +1,8 @@
-"""Staged rows become messages, once: a journal beside them says what is under way and what is done.
+"""Append staged rows to the store exactly once, with a journal of the commit that is in progress.
 
-The journal is written before the first append and names the staged files and where every queue ended. Whoever
-finds it unfinished appends the rest: rows have one order, so those that are there already are the first of
-each queue. The journal of a stream keeps the number of its last batch, which makes a batch that comes a
-second time one that is done.
+The journal is written before the first append. It names the staged files and the end of every queue. The next
+writer that finds an unfinished journal appends the missing rows: rows have one order, so those already stored
+are the first of each queue. A stream's journal keeps the id of the last batch, so a repeat is skipped.
 """
 
 import json
@@ -33,44 +32,44 @@ Row = tuple[bytes, dict[str, str], int]
 """Body, properties, born timestamp (ms)."""
 _READ_COUNT = 256
 FIRST_CHUNK_BYTES = 1 << 20
-"""What a new file of the log takes of the disk before there is anything in it."""
+"""Disk space to allocate for a new log file before its first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """One publication."""
+    """One commit: what to append, and where every queue ended before."""
 
     job: str
     batch_id: int | None
-    """Of a stream."""
+    """The batch of a stream; None in a batch write."""
     done: bool
     files: tuple[str, ...] = ()
     topic: str | None = None
     queue_counts: dict[str, int] | None = None
-    """Queues that rows without a queue id are spread over, by topic."""
+    """Number of queues over which rows without a queue id are spread, by topic."""
     ends: dict[str, dict[str, int]] | None = None
-    """Queue offset that each queue had before, by topic and queue id."""
+    """End offset of each queue before the commit, by topic and queue id."""
     born_ms: int = 0
     """Born timestamp of rows without one."""
 
 
 def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Iterable[StagedFile]) -> int:
-    """Append what tasks have staged, finish what was broken off earlier, and remove what nobody will publish.
+    """Append staged rows, finish interrupted commits, and delete abandoned staged files.
 
     Args:
-        options: Of the write.
-        job: Names the staging folder, and a stream's journal.
-        batch_id: Of a stream; one that is done already is only swept away.
-        staged: From all tasks, in the order of the tasks.
+        options: The options of the write.
+        job: Name of the staging folder and of the journal.
+        batch_id: The batch of a stream. If it is already committed, its staged files are only deleted.
+        staged: The files of all tasks, in task order.
 
     Returns:
         Messages appended for this job.
 
     Raises:
-        StoreLockedError: somebody else writes to the store.
-        StoreFullError: no space; the next publication goes on.
+        StoreLockedError: another process has the store open for writing.
+        StoreFullError: no space left; the next commit continues where this one stopped.
 
-    Durability: on return messages and journal survive a power cut.
+    Durability: on return, messages and journal survive a power failure.
     """
     files = [file for file in staged if file.row_count]
     home = Path(options.path) / STAGING_FOLDER
@@ -78,9 +77,9 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     sizes: dict[str, Any] = {"first_chunk_bytes": FIRST_CHUNK_BYTES}
     if options.log_file_size_bytes is not None:
         sizes["mapped_file_size_bytes"] = options.log_file_size_bytes
-    # Staged files are removed while the store closes, two at a time: the kernel takes their pages one by one.
+    # Staged files are deleted two at a time while the store closes: the kernel frees their pages one by one.
     with ThreadPoolExecutor(2) as aside, StoreEngine.open(options.path, **sizes) as store:
-        finished = {journal.job: journal for journal in _finish_others(store, home)}
+        finished = {journal.job: journal for journal in finish_others(store)}
         before = finished.get(job) or _read(home / f"{job}.json")
         count = 0
         if before is None or batch_id is None or before.batch_id is None or batch_id > before.batch_id:
@@ -98,12 +97,10 @@ def publish(options: WriteOptions, job: str, batch_id: int | None, staged: Itera
     return count
 
 
-def finish(store: StoreEngine) -> int:
-    """Finish the publications that were broken off in a store; how many."""
-    return len(list(_finish_others(store, Path(store.path) / STAGING_FOLDER)))
-
-
-def _finish_others(store: StoreEngine, home: Path) -> Iterator[Journal]:
+def finish_others(store: StoreEngine) -> list[Journal]:
+    """Finish the interrupted commits of all jobs of a store, and return them."""
+    home = Path(store.path) / STAGING_FOLDER
+    finished = []
     for file in sorted(home.glob("*.json")):
         journal = _read(file)
         if journal is not None and not journal.done:
@@ -111,7 +108,8 @@ def _finish_others(store: StoreEngine, home: Path) -> Iterator[Journal]:
             store.flush()
             _end(home, journal)
             sweep(home / journal.job)
-            yield journal
+            finished.append(journal)
+    return finished
 
 
 def _begin(
@@ -136,14 +134,14 @@ def _begin(
 
 
 def _append(store: StoreEngine, journal: Journal, *, resumed: bool = False) -> int:
-    """Append the rows of a journal, when it is resumed without those that are there."""
+    """Append the rows of a journal; if it is resumed, without those already stored."""
     there: dict[Queue, Iterator[Row]] = {}
     count = 0
-    for topic, placed, chosen in _placed(store, journal):
-        rows, queue_ids = placed, chosen
+    for topic, all_rows, chosen in _with_queues(store, journal):
+        rows, queue_ids = all_rows, chosen
         if resumed:
-            missing = _missing(store, journal, topic, placed, chosen, there)
-            rows, queue_ids = placed.filter(missing), chosen.filter(missing)
+            missing = _missing(store, journal, topic, all_rows, chosen, there)
+            rows, queue_ids = all_rows.filter(missing), chosen.filter(missing)
         if not rows.num_rows:
             continue
         store.append_rows(
@@ -154,14 +152,14 @@ def _append(store: StoreEngine, journal: Journal, *, resumed: bool = False) -> i
     return count
 
 
-def _placed(store: StoreEngine, journal: Journal) -> Iterator[tuple[str, Any, Any]]:
-    """Topics, rows, and the queues of the rows: as the row says, by its keys, or in turn."""
-    counts, turns = journal.queue_counts or {}, dict.fromkeys(journal.queue_counts or {}, 0)
+def _with_queues(store: StoreEngine, journal: Journal) -> Iterator[tuple[str, Any, Any]]:
+    """Yield topic, rows and their queue ids: the column's value, by the hash of the keys, or round-robin."""
+    counts, next_ids = journal.queue_counts or {}, dict.fromkeys(journal.queue_counts or {}, 0)
     for batch in read_staged(staging_folder(store.path, journal.job), journal.files):
         for topic in [journal.topic] if journal.topic else pc.unique(batch.column("topic")).to_pylist():
             rows = batch if journal.topic else batch.filter(pc.equal(batch.column("topic"), topic))
-            asked, keys = _values(rows.column("queueId")), _texts(rows.column("keys"))
-            chosen, turns[topic] = choose_queues(asked, *keys, counts[topic], turns[topic])
+            given, keys = _values(rows.column("queueId")), _texts(rows.column("keys"))
+            chosen, next_ids[topic] = choose_queues(given, *keys, counts[topic], next_ids[topic])
             yield topic, rows, pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, pa.py_buffer(chosen)])
 
 
@@ -169,7 +167,7 @@ def _missing(
     store: StoreEngine, journal: Journal, topic: str, rows: Any, queue_ids: Any,
     there: dict[Queue, Iterator[Row]],
 ) -> Any:  # fmt: skip
-    """Which rows are not in the store. Those that are there already are the first of their queues."""
+    """Return a mask of the rows that are not in the store yet. Those stored are the first of their queues."""
     ends = (journal.ends or {}).get(topic, {})
     found = []
     for queue_id, row in zip(queue_ids.to_pylist(), _rows(rows, journal), strict=True):
@@ -184,7 +182,7 @@ def _missing(
 
 
 def _rows(batch: Any, journal: Journal) -> Iterator[Row]:
-    """The rows of a batch, to be compared with what is stored."""
+    """Yield the rows of a batch for comparison with stored messages."""
     columns = (batch.column("body"), batch.column("properties"), _born(batch, journal))
     for body, stored, born_ms in zip(*(column.to_pylist() for column in columns), strict=True):
         pairs = (pair.split("\x01", 1) for pair in stored.decode().split("\x02") if pair)
@@ -212,7 +210,7 @@ def _texts(column: Any) -> tuple[memoryview, memoryview]:
 
 
 def _stored(store: StoreEngine, queue: Queue, offset: int) -> Iterator[Row]:
-    """What a queue holds from an offset on, in the form of rows."""
+    """Yield the messages of a queue from an offset on, as rows."""
     while True:
         found = store.get(*queue, offset, max_count=_READ_COUNT)
         if found.status is not GetStatus.FOUND:
@@ -235,7 +233,7 @@ def _write(home: Path, journal: Journal) -> None:
 
 
 def _end(home: Path, journal: Journal) -> None:
-    """Note that a stream's batch is done; the journal of a batch write has served."""
+    """Mark a stream's batch as done, or delete the journal of a batch write."""
     if journal.batch_id is None:
         (home / f"{journal.job}.json").unlink(missing_ok=True)
     else:

@@ -1,4 +1,4 @@
-"""Store folders that a stream follows: what they hold by now, where a trigger ends, and its partitions."""
+"""The store folders that a stream follows: their queue ranges, the end of a trigger, and its partitions."""
 
 import os
 from bisect import bisect_right
@@ -14,22 +14,22 @@ from pyledger.store.files.folder import QUEUE_FOLDER
 from pyledger.store.reading.reader import StoreReader
 from pyspark_pyledger.offsets import Offsets, QueueKey
 from pyspark_pyledger.options import ReadOptions, is_wanted
-from pyspark_pyledger.planning import partition_bytes, placed_folders
+from pyspark_pyledger.planning import named_folders, partition_bytes
 from pyspark_pyledger.trigger_budget import shares
 
 Queue = tuple[str, int]
 Spans = dict[Queue, tuple[int, int]]
 """Queue offsets [start, end) by topic and queue id."""
-FIRST_LOOK_UNITS = 1024
+FIRST_WINDOW_UNITS = 1024
 
 
 @dataclass(slots=True)
 class _Followed:
-    """One folder that is there."""
+    """One folder that can be read."""
 
     reader: StoreReader
     last: tuple[object, ...] | None = None
-    """The last record that was seen in it."""
+    """The last record that was read from it."""
 
 
 class FolderTail:
@@ -40,55 +40,55 @@ class FolderTail:
         self._followed: dict[str, _Followed] = {}
         self._ranges: dict[QueueKey, QueueRange] = {}
         self.replaced: set[str] = set()
-        """Places whose log was cut: records that were seen there are gone."""
+        """Folders whose log was truncated or replaced: records that were read from them are gone."""
         self.unavailable: dict[str, PyLedgerError] = {}
-        """Paths and places that could not be read at the last refresh, and why."""
+        """Paths and folders that could not be read at the last refresh, and why."""
         self._last_seen: dict[str, tuple[object, ...]] = {}
-        """The last records of folders that are away."""
+        """The last records of folders that are unavailable."""
 
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
         """Queue offsets that each wanted queue holds now.
 
-        A folder that is away, has lost its log or cannot be read is left out, and noted as `unavailable`.
+        A folder that is missing, has lost its log or cannot be read is left out and added to `unavailable`.
 
         Raises:
-            StoreNotFoundError: no path holds a store, and none did before.
-            StoreIOError: no store can be read, and none could before.
+            StoreNotFoundError: no path has ever held a store.
+            StoreIOError: no store has ever been readable.
 
-        Cost: a listing of each folder, and a pass over what was appended since.
+        Cost: a listing of each folder, and a pass over the records appended since the last refresh.
         """
         missing: dict[str, PyLedgerError] = {}
-        placed = dict(placed_folders(self._options.paths, missing))
+        named = dict(named_folders(self._options.paths, missing))
         self.unavailable = dict(missing)
         changed = False
-        for place in self._followed.keys() - placed.keys():
-            path = self._followed[place].reader.path
+        for source in self._followed.keys() - named.keys():
+            path = self._followed[source].reader.path
             if path not in missing and os.path.dirname(path) not in missing:
-                self.unavailable[place] = StoreNotFoundError(path, "holds no log any more")
-            self._let_go(place)
+                self.unavailable[source] = StoreNotFoundError(path, "no longer holds a log")
+            self._release(source)
             changed = True
-        for place, path in placed.items():
+        for source, path in named.items():
             try:
-                changed |= self._advance(place, path)
+                changed |= self._advance(source, path)
             except (StoreNotFoundError, StoreIOError) as error:
-                self.unavailable[place] = error
-                self._let_go(place)
+                self.unavailable[source] = error
+                self._release(source)
                 changed = True
         if self.unavailable and not self._followed and not self._last_seen:
             raise next(iter(self.unavailable.values()))
         if changed:
             self._ranges = {
-                (topic, place, queue_id): held
-                for place, one in self._followed.items()
+                (topic, source, queue_id): held
+                for source, one in self._followed.items()
                 for (topic, queue_id), held in one.reader.queues().items()
                 if is_wanted(self._options, topic, queue_id)
             }
         return self._ranges
 
     def is_authoritative(self, key: QueueKey) -> bool:
-        """Whether a folder was read whole: log and queues are there, so that what it lacks is gone.
+        """Return whether both log and queues of a folder were read, so that what is missing is lost.
 
-        An empty log or a missing folder of queues may be a file system that is not mounted.
+        An empty log or a missing queue folder may mean that a file system is not mounted.
         """
         one = self._followed.get(key[1])
         if one is None or one.reader.max_offset == one.reader.min_offset:
@@ -103,89 +103,91 @@ class FolderTail:
     def _open(self, path: str) -> StoreReader:
         return StoreReader.open(path, on_corrupt=self._options.on_corrupt)
 
-    def _advance(self, place: str, path: str) -> bool:
-        """Bring one folder up to date; whether it is another than before."""
-        one = self._followed.get(place)
-        last = self._last_seen.get(place) if one is None else one.last
+    def _advance(self, source: str, path: str) -> bool:
+        """Bring one folder up to date; return whether its ranges may have changed."""
+        one = self._followed.get(source)
+        last = self._last_seen.get(source) if one is None else one.last
         changed = True
         if one is not None:
             try:
                 changed = one.reader.refresh()
-                stands = last is None or _stands(one.reader, last)
+                is_same_log = last is None or _still_holds(one.reader, last)
             except PyLedgerError:
-                # A log that was cut, or begun anew, while it was followed: look at all of it again.
-                stands = False
-            if not stands:
-                self._let_go(place)
+                # The log was truncated or replaced while it was followed: reopen it.
+                is_same_log = False
+            if not is_same_log:
+                self._release(source)
                 one = None
         if one is None:
             changed = True
             one = _Followed(self._open(path), last)
-            self._followed[place] = one
+            self._followed[source] = one
             if last is not None and one.reader.max_offset == one.reader.min_offset:
-                raise StoreNotFoundError(path, "its log was not empty before, and is now")
-            if last is not None and not _stands(one.reader, last):
-                self.replaced.add(place)
-            self._last_seen.pop(place, None)
+                raise StoreNotFoundError(path, "its log is empty now, and was not before")
+            if last is not None and not _still_holds(one.reader, last):
+                self.replaced.add(source)
+            self._last_seen.pop(source, None)
         stop = one.reader.stop
         if stop.last_record_offset >= 0:
             one.last = _record_at(one.reader, stop.last_record_offset)
         return changed
 
-    def _let_go(self, place: str) -> None:
-        """Close a folder, but keep in mind what was seen in it."""
-        one = self._followed.pop(place, None)
+    def _release(self, source: str) -> None:
+        """Close a folder, but remember the last record read from it."""
+        one = self._followed.pop(source, None)
         if one is not None:
             one.reader.close()
             if one.last is not None:
-                self._last_seen[place] = one.last
+                self._last_seen[source] = one.last
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
-        topic, place, queue_id = key
-        return self._followed[place].reader.offset_by_time(topic, queue_id, timestamp_ms)
+        topic, source, queue_id = key
+        return self._followed[source].reader.offset_by_time(topic, queue_id, timestamp_ms)
 
-    def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
-        """Where a trigger ends that takes so many rows or bytes at most, and at least one row.
+    def limit(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
+        """Return where a trigger of at most `rows` rows or `size_bytes` bytes ends.
 
-        Each folder is cut in the order of its log, so that its queues keep pace with one another. Folders
-        share a limit by what waits in them; one of bytes is passed over by a folder's first row.
+        Each folder is limited in the order of its log, so that its queues advance together. Folders share the
+        limit by their lag. A folder with a share gives at least one row, even if that exceeds the bytes.
         """
         if rows is None and size_bytes is None:
             return ends
-        waiting = {place: self._spans(place, starts, ends) for place in self._followed}
+        waiting = {source: self._spans(source, starts, ends) for source in self._followed}
         counts = {
-            place: sum(end - start for start, end in spans.values()) for place, spans in waiting.items()
+            source: sum(end - start for start, end in spans.values()) for source, spans in waiting.items()
         }
         total = sum(counts.values())
         taken = counts if rows is None else shares(counts, rows)
-        cut = dict(starts)
-        for place, spans in waiting.items():
-            if not taken[place]:
+        limited = dict(starts)
+        for source, spans in waiting.items():
+            if not taken[source]:
                 continue
-            found = cut_spans(
-                self._followed[place].reader,
+            found = limit_spans(
+                self._followed[source].reader,
                 spans,
-                None if rows is None else taken[place],
-                None if size_bytes is None else max(1, size_bytes * counts[place] // total),
+                None if rows is None else taken[source],
+                None if size_bytes is None else max(1, size_bytes * counts[source] // total),
             )
-            cut |= {(topic, place, queue_id): end for (topic, queue_id), end in found.items()}
-        return cut
+            limited |= {(topic, source, queue_id): end for (topic, queue_id), end in found.items()}
+        return limited
 
     def plan(self, starts: Offsets, ends: Offsets) -> list[Partition]:
-        """Cut what stands between into partitions of about equal bytes."""
+        """Split the range between two positions into partitions of about equal size in bytes."""
         return list(self._partitions(starts, ends))
 
     def _partitions(self, starts: Offsets, ends: Offsets) -> Iterator[Partition]:
-        wanted = {place: self._spans(place, starts, ends) for place in self._followed}
+        wanted = {source: self._spans(source, starts, ends) for source in self._followed}
         options = self._options
         size = 0
-        for place, spans in wanted.items():
-            size += sum(_span_bytes(self._followed[place].reader, name, span) for name, span in spans.items())
-        for place, spans in wanted.items():
+        for source, spans in wanted.items():
+            size += sum(
+                _span_bytes(self._followed[source].reader, name, span) for name, span in spans.items()
+            )
+        for source, spans in wanted.items():
             if spans:
                 yield from arrow.plan(
-                    self._followed[place].reader,
+                    self._followed[source].reader,
                     max_partition_bytes=partition_bytes(size, options),
                     max_partition_records=options.max_records_per_partition,
                     queues=list(spans),
@@ -194,56 +196,56 @@ class FolderTail:
                     tags=options.tags,
                 )
 
-    def _spans(self, place: str, starts: Offsets, ends: Offsets) -> Spans:
+    def _spans(self, source: str, starts: Offsets, ends: Offsets) -> Spans:
         return {
             (topic, queue_id): (starts.get((topic, of, queue_id), 0), end)
             for (topic, of, queue_id), end in ends.items()
-            if of == place and starts.get((topic, of, queue_id), 0) < end
+            if of == source and starts.get((topic, of, queue_id), 0) < end
         }
 
     def close(self) -> None:
-        """Let go of the folders."""
+        """Close all folders."""
         for one in self._followed.values():
             one.reader.close()
         self._followed = {}
 
 
-def cut_spans(
+def limit_spans(
     reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None
 ) -> dict[Queue, int]:
-    """Queue offsets that the first rows, or bytes, of some spans end at, in the order of the log.
+    """Return the queue offsets at which the first `rows` or `size_bytes` of some spans end, in log order.
 
-    A queue whose units are not one for each offset (batches, records that a cleaning took) is taken whole.
+    A queue that does not have one unit per offset (batches, compacted records) is taken whole.
 
-    Cost: looks at as many units of each queue as its share of the rows is, and at four times as many while
-    that is too few; a search in them, no pass over them, unless bytes are limited.
+    Cost: a binary search in a window of each queue's units. The window starts at the queue's share of the
+    rows and grows fourfold until it is large enough. With a limit in bytes, the window's sizes are summed.
     """
-    look = _first_look(reader, spans, rows, size_bytes)
+    window = _first_window(reader, spans, rows, size_bytes)
     while True:
-        found, enough = _cut(reader, spans, rows, size_bytes, look)
+        found, enough = _limit_in_window(reader, spans, rows, size_bytes, window)
         if enough:
             return found
-        look *= 4
+        window *= 4
 
 
-def _first_look(reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None) -> int:
-    """Units of each queue that are enough when queues are filled evenly, with records of one size."""
+def _first_window(reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None) -> int:
+    """Return how many units suffice if all queues grow at one rate and all records have one size."""
     if size_bytes is not None:
         name, (start, _end) = next(iter(spans.items()))
         rows_of_size = size_bytes // max(64, _span_bytes(reader, name, (start, start + 1)))
         rows = rows_of_size if rows is None else min(rows, rows_of_size)
-    return (rows or 0) // max(1, len(spans)) + FIRST_LOOK_UNITS
+    return (rows or 0) // max(1, len(spans)) + FIRST_WINDOW_UNITS
 
 
-def _cut(
-    reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None, look: int
+def _limit_in_window(
+    reader: StoreReader, spans: Spans, rows: int | None, size_bytes: int | None, window: int
 ) -> tuple[dict[Queue, int], bool]:
-    """Cut with the first `look` units of each queue; whether they reach that far."""
+    """Return the end of each queue from its first `window` units, and whether these were enough."""
     ends: dict[Queue, int] = {}
     units: dict[Queue, Any] = {}
     horizon = None
     for (topic, queue_id), (start, end) in spans.items():
-        seen = min(end, start + look)
+        seen = min(end, start + window)
         part = reader.units(topic, queue_id, start, seen)
         if len(part) != seen - start:
             ends[topic, queue_id] = end
@@ -264,11 +266,11 @@ def _cut(
 def _take(
     parts: list[Any], horizon: int | None, rows: int | None, size_bytes: int | None
 ) -> tuple[list[int], bool]:
-    """How many units of each queue are taken, in the order of the log; whether a limit says so.
+    """Return how many units of each queue are taken, in log order, and whether a limit was reached.
 
-    The place in the log up to which they are taken is searched by halves, and with it each queue's unit.
+    A binary search finds the physical offset up to which units are taken, and each queue's unit with it.
     """
-    places = [part["physical_offset"] for part in parts]
+    offsets = [part["physical_offset"] for part in parts]
     sizes = [] if size_bytes is None else [part["size_bytes"].cumsum(dtype="i8") for part in parts]
 
     def fits(counts: list[int]) -> bool:
@@ -277,13 +279,13 @@ def _take(
         taken = sum(int(one[count - 1]) for one, count in zip(sizes, counts, strict=False) if count)
         return size_bytes is None or taken <= size_bytes
 
-    def count_to(place: int, low: list[int], high: list[int]) -> list[int]:
-        return [bisect_right(one, place, *span) for one, *span in zip(places, low, high, strict=True)]
+    def count_to(offset: int, low: list[int], high: list[int]) -> list[int]:
+        return [bisect_right(one, offset, *span) for one, *span in zip(offsets, low, high, strict=True)]
 
-    first = min(int(one[0]) for one in places)
-    last = max(int(one[-1]) for one in places) if horizon is None else horizon
-    low = count_to(first, [0] * len(places), [len(one) for one in places])
-    high = count_to(last, low, [len(one) for one in places])
+    first = min(int(one[0]) for one in offsets)
+    last = max(int(one[-1]) for one in offsets) if horizon is None else horizon
+    low = count_to(first, [0] * len(offsets), [len(one) for one in offsets])
+    high = count_to(last, low, [len(one) for one in offsets])
     if fits(high):
         return high, sum(high) == rows
     while last - first > 1 and sum(low) + 1 < sum(high):
@@ -297,13 +299,13 @@ def _take(
 
 
 def _span_bytes(reader: StoreReader, name: Queue, span: tuple[int, int]) -> int:
-    """About how many bytes of the log a span takes, by the size of its first record."""
+    """Estimate the log bytes of a span from the size of its first record."""
     units = reader.units(*name, span[0], span[0] + 1)
     return int(units["size_bytes"].sum()) * (span[1] - span[0])
 
 
 def _record_at(reader: StoreReader, physical_offset: int) -> tuple[object, ...]:
-    """What tells a record at its place from any other that may stand there later."""
+    """Return what identifies a record, in case another one is written at its offset later."""
     found = reader.message_at(physical_offset)
     return (
         physical_offset,
@@ -315,12 +317,13 @@ def _record_at(reader: StoreReader, physical_offset: int) -> tuple[object, ...]:
     )
 
 
-def _stands(reader: StoreReader, record: tuple[object, ...]) -> bool:
-    place = record[0]
-    assert isinstance(place, int), "a record begins with its place"
-    if place < reader.min_offset:
+def _still_holds(reader: StoreReader, record: tuple[object, ...]) -> bool:
+    """Return whether a record is unchanged; one that retention has deleted counts as unchanged."""
+    physical_offset = record[0]
+    assert isinstance(physical_offset, int), "the first field is the physical offset"
+    if physical_offset < reader.min_offset:
         return True
     try:
-        return _record_at(reader, place) == record
+        return _record_at(reader, physical_offset) == record
     except PyLedgerError:
         return False

@@ -24,11 +24,11 @@ OFFSET_LATEST = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a read was asked for, checked."""
+    """The options of a read, checked."""
 
     paths: tuple[str, ...] = ()
     name_servers: str | None = None
-    """Read brokers, not folders."""
+    """If given, brokers are read instead of folders."""
     prefer_slave: bool = False
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
@@ -61,7 +61,7 @@ def _parse_bool(name: str, text: str) -> bool:
         return True
     if lowered in ("false", "0", "no"):
         return False
-    raise ConfigError(name, f"{text!r} is not a truth value", "say true or false")
+    raise ConfigError(name, f"{text!r} is not a boolean", "use true or false")
 
 
 def _parse_text(_name: str, text: str) -> str:
@@ -112,7 +112,7 @@ def _parse_timestamp(name: str, text: str) -> int:
 
 def _parse_on_corrupt(name: str, text: str) -> str:
     if text not in ("error", "skip"):
-        raise ConfigError(name, f"{text!r} is unknown", "say error or skip")
+        raise ConfigError(name, f"{text!r} is unknown", "use error or skip")
     return text
 
 
@@ -120,11 +120,11 @@ def _parse_offsets(name: str, text: str) -> str | Offsets:
     """`earliest`, `latest`, or JSON as Kafka's source takes it: {"topic": {"queue id": offset}}."""
     if text in (EARLIEST, LATEST):
         return text
-    remedy = 'say earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
+    remedy = 'use earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     try:
         offsets = parse_positions(json.loads(text))
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(name, f"{text!r} cannot be read", remedy) from error
+        raise ConfigError(name, f"{text!r} cannot be parsed", remedy) from error
     if any(offset < OFFSET_EARLIEST for offset in offsets.values()):
         raise ConfigError(name, f"{text!r} holds something that is not an offset", remedy)
     return offsets
@@ -185,13 +185,13 @@ _ELSEWHERE = {
     "minoffsetspertrigger": "maxOffsetsPerTrigger and the time of the trigger",
     "maxtriggerdelay": "the time of the trigger",
 }
-"""Names that users of other sources try first."""
+"""Options of other sources, and the name to use here."""
 
 
 TABLE_PROPERTIES = frozenset(
     ("owner", "comment", "provider", "location", "external", "is_managed_location", "collation", "table_type")
 )
-"""What Spark's catalog keeps of a table, and hands to its source as if it were options.
+"""Properties of a table in Spark's catalog, which it passes to the source as options.
 
 Source: Spark sql/catalyst/.../connector/catalog/TableCatalog.java (PROP_*).
 """
@@ -204,7 +204,7 @@ def option_names() -> tuple[str, ...]:
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check what options say, whatever they are for: `check_batch` and `check_stream` see to the rest.
+    """Parse and check the options of any read; `check_batch` and `check_stream` check the rest.
 
     Raises:
         ConfigError: an option is unknown, out of range, or excludes another.
@@ -239,7 +239,7 @@ def _check_brokers(options: ReadOptions) -> None:
     if options.paths:
         raise ConfigError("namesrv", "a path is given as well", "read folders or brokers")
     if options.topics is None:
-        raise ConfigError("topic", "is missing", "say which topics to read from the brokers")
+        raise ConfigError("topic", "is missing", "name the topics to read from the brokers")
     for name, given in (
         ("topicsPattern", options.topics_pattern),
         ("maxBytesPerTrigger", options.max_bytes_per_trigger),
@@ -250,7 +250,7 @@ def _check_brokers(options: ReadOptions) -> None:
     ):
         if given is not None:
             raise ConfigError(
-                name, "is an option for folders", "brokers are asked by topic, queue and offset"
+                name, "is an option for folders", "select by topic, queue and offset at brokers"
             )
 
 
@@ -262,11 +262,11 @@ def check_batch(options: ReadOptions) -> None:
     """
     if options.starting_offsets == LATEST:
         raise ConfigError(
-            "startingOffsets", "`latest` leaves a batch read empty", "say earliest or name offsets"
+            "startingOffsets", "`latest` leaves a batch read empty", "use earliest or give offsets"
         )
     if options.ending_offsets == EARLIEST:
         raise ConfigError(
-            "endingOffsets", "`earliest` leaves a batch read empty", "say latest or name offsets"
+            "endingOffsets", "`earliest` leaves a batch read empty", "use latest or give offsets"
         )
     for name, value in (
         ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
@@ -284,10 +284,10 @@ def check_stream(options: ReadOptions) -> None:
     """
     if options.ending_offsets != LATEST or options.ending_timestamp_ms is not None:
         raise ConfigError(
-            "endingOffsets", "a stream has no end", "use trigger(availableNow=True) to read what is there"
+            "endingOffsets", "a stream has no end", "use trigger(availableNow=True) to stop at the end"
         )
     if options.include_unindexed:
-        raise ConfigError("includeUnindexed", "records that are in no queue have no place in a stream")
+        raise ConfigError("includeUnindexed", "a stream has no offsets for records that are in no queue")
 
 
 def _parse_paths(options: Mapping[str, str], *, at_brokers: bool) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ def _parse_paths(options: Mapping[str, str], *, at_brokers: bool) -> tuple[str, 
         raise ConfigError(
             "path",
             "is missing",
-            'name the store folder: .load("…"), or brokers: .option("namesrv", "…"); in SQL say CREATE '
+            'name the store folder: .load("…"), or brokers: .option("namesrv", "…"); in SQL use CREATE '
             "TEMPORARY VIEW: Spark drops the OPTIONS of a TABLE whose source is in Python",
         )
     return paths
@@ -338,7 +338,7 @@ def local_path(path: str) -> str:
 
 
 def is_wanted(options: ReadOptions, topic: str, queue_id: int) -> bool:
-    """Whether options ask for a queue."""
+    """Return whether the options select a queue."""
     if options.topics is not None and topic not in options.topics:
         return False
     if options.topics_pattern is not None and not re.fullmatch(options.topics_pattern, topic):

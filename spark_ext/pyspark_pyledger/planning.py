@@ -1,4 +1,4 @@
-"""From checked options to partitions: which folders, which offsets, how large a task."""
+"""Turn checked options into partitions: which folders, which offsets, how large a task."""
 
 import logging
 import os
@@ -16,36 +16,36 @@ from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, R
 log = logging.getLogger("pyledger.spark")
 
 PARTITION_BYTES_MAX = 512 << 20
-"""Rows are streamed, so this is no memory: it bounds what a failed task repeats, a second or two of work."""
+"""Bounds the work that a failed task repeats to a second or two; it does not bound memory."""
 PARTITION_BYTES_MIN = 8 << 20
-"""A task costs about 50 ms: never one for each small file."""
+"""A task costs about 50 ms, which is too much for each small file."""
 TASKS_MAX = 100_000
-"""Spark's driver holds them all; beyond this partitions grow instead."""
+"""Spark's driver holds all tasks in memory; beyond this number partitions grow instead."""
 
 
 def plan_folders(options: ReadOptions) -> list[Partition]:
-    """Pin the end of every folder and cut what is wanted into partitions of about equal bytes.
+    """Pin the end of every folder and split the selected range into partitions of about equal bytes.
 
     Raises:
-        ConfigError: a topic is in none of the folders; offsets name what is not there and data loss matters.
+        ConfigError: a topic is in none of the folders, or offsets are out of range with failOnDataLoss.
         StoreNotFoundError: a path holds no store.
     """
-    placed = placed_folders(options.paths)
-    named, in_last = map(sum, zip(*(log_extent_bytes(folder) for _place, folder in placed), strict=True))
+    folders = named_folders(options.paths)
+    total, in_last = map(sum, zip(*(log_extent_bytes(folder) for _source, folder in folders), strict=True))
     known: set[str] = set()
     parts: list[Partition] = []
     with ExitStack() as held:
-        opened: Iterable[tuple[str, StoreReader]] = _open(placed, options)
-        if in_last > named // 8:
-            # Last files are made ahead, and may be almost empty. There are few files, so all stay open.
-            opened = [(place, held.enter_context(reader)) for place, reader in opened]
-            named = sum(reader.max_offset - reader.min_offset for _place, reader in opened)
-        size = partition_bytes(named, options)
-        for place, reader in opened:
+        opened: Iterable[tuple[str, StoreReader]] = _open(folders, options)
+        if in_last > total // 8:
+            # The last file is preallocated and may be almost empty. There are few files, so all stay open.
+            opened = [(source, held.enter_context(reader)) for source, reader in opened]
+            total = sum(reader.max_offset - reader.min_offset for _source, reader in opened)
+        size = partition_bytes(total, options)
+        for source, reader in opened:
             with reader:
                 if options.topics is not None:
                     known |= _topics_of(reader)
-                parts += _plan_folder(place, reader, size, options, len(placed))
+                parts += _plan_folder(source, reader, size, options, len(folders))
     for topic in options.topics or ():
         if topic not in known:
             raise ConfigError(
@@ -54,13 +54,13 @@ def plan_folders(options: ReadOptions) -> list[Partition]:
     return parts
 
 
-def _open(placed: list[tuple[str, str]], options: ReadOptions) -> Iterator[tuple[str, StoreReader]]:
-    for place, folder in placed:
-        yield place, StoreReader.open(folder, on_corrupt=options.on_corrupt, map_lazily=True)
+def _open(folders: list[tuple[str, str]], options: ReadOptions) -> Iterator[tuple[str, StoreReader]]:
+    for source, folder in folders:
+        yield source, StoreReader.open(folder, on_corrupt=options.on_corrupt, map_lazily=True)
 
 
 def _plan_folder(
-    place: str, reader: StoreReader, size_bytes: int, options: ReadOptions, folder_count: int
+    source: str, reader: StoreReader, size_bytes: int, options: ReadOptions, folder_count: int
 ) -> list[Partition]:
     return arrow.plan(
         reader,
@@ -73,9 +73,9 @@ def _plan_folder(
         topics_pattern=options.topics_pattern,
         queues=options.queues,
         starting_offsets=_bounded(
-            place, reader, options.starting_offsets or EARLIEST, "startingOffsets", options
+            source, reader, options.starting_offsets or EARLIEST, "startingOffsets", options
         ),
-        ending_offsets=_bounded(place, reader, options.ending_offsets, "endingOffsets", options),
+        ending_offsets=_bounded(source, reader, options.ending_offsets, "endingOffsets", options),
         since=options.starting_timestamp_ms,
         until=options.ending_timestamp_ms,
         tags=options.tags,
@@ -83,17 +83,17 @@ def _plan_folder(
     )
 
 
-def placed_folders(
+def named_folders(
     paths: tuple[str, ...], missing: dict[str, PyLedgerError] | None = None
 ) -> list[tuple[str, str]]:
-    """The store folders that paths mean, each with the name that tells its queues from those of others.
+    """Find the store folders below some paths, each with the source name of its queues.
 
     Args:
-        paths: As options name them.
-        missing: Takes the paths that hold no store or cannot be read, and why; None: they raise.
+        paths: As given in the options.
+        missing: Receives the paths that hold no store or cannot be read, with the error. None: raise it.
 
     Raises:
-        StoreNotFoundError: a path holds none.
+        StoreNotFoundError: a path holds no store.
         StoreIOError: a path cannot be read.
     """
     folders: list[str] = []
@@ -106,13 +106,13 @@ def placed_folders(
             missing[path] = error
     if len(paths) == 1:
         return [("" if folder == paths[0] else os.path.basename(folder), folder) for folder in folders]
-    # A folder that is named twice is read twice; its name must not hang on what other paths hold.
+    # A folder that is named twice is read twice; its name must not depend on the contents of other paths.
     counts = [folders[:at].count(folder) for at, folder in enumerate(folders)]
     return [(f"{f}#{count}" if count else f, f) for f, count in zip(folders, counts, strict=True)]
 
 
 def _may_hold_log(path: str) -> bool:
-    """Whether a folder is a store, or cannot be looked at: opening it then tells why."""
+    """Return whether a folder is a store or cannot be read; opening it then raises the error."""
     if os.path.basename(path) == "lost+found":
         return False
     try:
@@ -122,10 +122,10 @@ def _may_hold_log(path: str) -> bool:
 
 
 def store_folders(path: str) -> Iterator[str]:
-    """The store folders that a path means: itself, or the broker folders in it.
+    """Yield the store folders of a path: itself, or the broker folders in it.
 
     Raises:
-        StoreNotFoundError: neither.
+        StoreNotFoundError: there are none.
     """
     if holds_log(path):
         yield path
@@ -148,12 +148,12 @@ def _topics_of(reader: StoreReader) -> set[str]:
 
 
 def _present(reader: StoreReader, wanted: tuple[str, ...] | None) -> list[str] | None:
-    """The wanted topics that this folder has; another folder has the others."""
+    """Return the selected topics that this folder has; others may be in another folder."""
     return None if wanted is None else [topic for topic in wanted if topic in _topics_of(reader)]
 
 
 def partition_bytes(total: int, options: ReadOptions) -> int:
-    """Log bytes of one task, of so many in all."""
+    """Return the log bytes of one task, given the total."""
     if options.max_bytes_per_partition is not None:
         return options.max_bytes_per_partition
     least = -(-total // TASKS_MAX)
@@ -164,15 +164,15 @@ def partition_bytes(total: int, options: ReadOptions) -> int:
 
 
 def _bounded(
-    place: str, reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
+    source: str, reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
 ) -> str | dict[str, dict[int, int]]:
-    """Offsets as `arrow.plan` takes them; those outside what is stored raise, or move to the nearest end."""
+    """Convert offsets for `arrow.plan`; one out of range raises, or is moved to the nearest end."""
     if isinstance(offsets, str):
         return offsets
     held = reader.queues()
     nested: dict[str, dict[int, int]] = {}
-    for (topic, of_place, queue_id), offset in offsets.items():
-        if of_place not in ("", place):
+    for (topic, of_source, queue_id), offset in offsets.items():
+        if of_source not in ("", source):
             continue
         queue = held.get((topic, queue_id))
         if queue is None:

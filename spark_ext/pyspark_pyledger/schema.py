@@ -1,4 +1,4 @@
-"""The columns as Spark types, and what a user's schema may say about them."""
+"""The columns as Spark types, and the check of a user's schema."""
 
 from pyspark.sql.types import (
     BinaryType,
@@ -43,7 +43,7 @@ DEFAULT_COLUMNS = tuple(_TYPES)[:9]
 
 
 def schema_of(columns: tuple[str, ...] | None) -> StructType:
-    """The Spark schema of some columns, in their order; None takes the default ones.
+    """Return the Spark schema of some columns, in their order; None means the default columns.
 
     Raises:
         ConfigError: a column is unknown or named twice.
@@ -58,7 +58,7 @@ def schema_of(columns: tuple[str, ...] | None) -> StructType:
 
 
 def check_schema(given: StructType) -> None:
-    """See that a user's schema names our columns with our types. Nullability is the user's own.
+    """Check that a user's schema has known columns with their types. Nullability may differ.
 
     Raises:
         ConfigError: a field is unknown or has another type.

@@ -1,8 +1,8 @@
-"""`LedgerSource`: the entry that Spark calls. It pins the end of every folder when the data frame is made.
+"""`LedgerSource`: the entry point for Spark. It pins the end of every folder when the data frame is created.
 
-Source: PySpark's `pyspark.sql.datasource`. No `pushFilters`: in Spark 4.3 a pushed filter leaks into other
-queries over the same data frame, so ranges, queues and columns are options. What only writers need is
-imported by them: a worker that reads would wait for it.
+Source: PySpark's `pyspark.sql.datasource`. There is no `pushFilters`: in Spark 4.3 a pushed filter leaks into
+other queries over the same data frame, so ranges, queues and columns are options. Modules of writers are
+imported on first use, to keep the start of reading workers short.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from pyspark_pyledger.stream_source import plan_brokers
 
 
 class LedgerSource(DataSource):
-    """RocketMQ's messages as rows, of store folders or of brokers that run."""
+    """RocketMQ messages as rows, from store folders or running brokers."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -36,7 +36,7 @@ class LedgerSource(DataSource):
         self._handed_over = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """With the plan on the way to where the reader is made, and without it on to the tasks."""
+        """Pickle the plan until the reader has been created; tasks do not need it."""
         return {**self.__dict__, "_partitions": None} if self._handed_over else self.__dict__
 
     @classmethod
@@ -45,9 +45,9 @@ class LedgerSource(DataSource):
         return "pyledger"
 
     def schema(self) -> StructType:
-        """The asked columns. Called when the data frame is made: the plan and its end are pinned here.
+        """Return the selected columns. Spark calls this first, so the plan and its end are pinned here.
 
-        Whether a batch or a stream is meant is not known yet; what only a batch refuses waits for `reader`.
+        Whether it is a batch or a stream is not known yet: `reader` raises errors that concern only a batch.
         """
         options = parse_read_options(self.options)
         schema = schema_of(options.columns)
@@ -56,32 +56,32 @@ class LedgerSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the pinned range. With a user's own schema this is the first call."""
+        """Return a reader of the pinned range. With a user's schema this is the first call."""
         options = self._checked(schema)
         parts = self._pin(options)
         self._handed_over = True
         return BatchReader(schema, parts, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that follows folders or brokers."""
+        """Return a reader that follows folders or brokers."""
         options = self._checked(schema)
         check_stream(options)
         self._handed_over = True
         return StreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer that appends; a log has nothing that can be overwritten."""
+        """Return a writer that appends; a log cannot be overwritten."""
         if overwrite:
-            raise ConfigError("mode", "a log cannot be overwritten", 'say .mode("append")')
+            raise ConfigError("mode", "a log cannot be overwritten", 'use .mode("append")')
         from pyspark_pyledger.write_options import parse_write_options
         from pyspark_pyledger.writers import BatchWriter
 
         return BatchWriter(schema, parse_write_options(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A sink that appends every batch once."""
+        """Return a sink that appends every batch exactly once."""
         if overwrite:
-            raise ConfigError("outputMode", "a log cannot be overwritten", 'say .outputMode("append")')
+            raise ConfigError("outputMode", "a log cannot be overwritten", 'use .outputMode("append")')
         from pyspark_pyledger.write_options import parse_write_options
         from pyspark_pyledger.writers import StreamWriter
 

@@ -1,9 +1,9 @@
-"""Rows that tasks have written and nobody can read yet: Arrow files beside the log.
+"""Rows that tasks have written and that are not committed yet: Arrow files beside the log.
 
-Their columns are body, keys, queueId (-1: none), bornTimestamp (ms, 0: none), properties as records hold
-them, tags and keys included, and topic where rows say it; a column that the rows of a task cannot have is not
-staged. They lie in `<store>/spark/<job>/`, on the disk of the store, one file for each task that finished.
-What a task left that failed is swept away with them, and what a job left that was killed by a later write.
+Their columns are body, keys, queueId (-1: none), bornTimestamp (ms, 0: none), properties encoded as in a
+record, with tags and keys, and topic unless it is an option. A column that the rows of a task cannot have is
+not staged. The files are in `<store>/spark/<job>/`, one per finished task. The commit deletes them together
+with those of failed tasks; a later write deletes those of a killed job.
 """
 
 import re
@@ -37,7 +37,7 @@ _ABSENT = {
     "bornTimestamp": pa.scalar(0, pa.int64()),
     "properties": pa.scalar(b"", pa.binary()),
 }
-"""What rows have of columns that are not staged."""
+"""Values of columns that are not staged."""
 _FIELDS = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -51,7 +51,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """What one task wrote."""
+    """The file that one task wrote."""
 
     name: str
     row_count: int
@@ -59,23 +59,23 @@ class StagedFile:
 
 
 def staging_folder(store: str, job: str) -> Path:
-    """Where the tasks of a job put their rows."""
+    """Return the folder of a job's staged files."""
     return Path(store) / STAGING_FOLDER / job
 
 
 def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> StagedFile:
-    """Write the rows of one task to a file, all checked: what is staged can be appended.
+    """Check the rows of one task and write them to a file; every staged row can be appended.
 
     Args:
-        folder: Of the job.
+        folder: The staging folder of the job.
         batches: Arrow record batches with the columns of messages.
-        topic: The topic of all; None: the column says it.
+        topic: The topic of all rows; None: it is in the column `topic`.
 
     Raises:
-        IllegalMessageError: a row cannot be a message; says which column and why.
-        RecordTooLargeError: its body or its properties are too large.
+        IllegalMessageError: a row is not a valid message; names the column and the reason.
+        RecordTooLargeError: the body or the properties of a row are too large.
 
-    Durability: on return the file survives a power cut.
+    Durability: on return the file survives a power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{uuid.uuid4().hex}.arrow"
@@ -104,7 +104,7 @@ def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> Stage
 
 
 def read_staged(folder: Path, names: Iterable[str]) -> Iterator[Any]:
-    """The rows of staged files, in their order, as Arrow record batches over mapped memory."""
+    """Yield the rows of staged files in order, as Arrow record batches over mapped memory."""
     for name in names:
         with pa.memory_map(str(folder / name)) as source:
             reader = pa.ipc.open_file(source)
@@ -113,20 +113,20 @@ def read_staged(folder: Path, names: Iterable[str]) -> Iterator[Any]:
 
 
 def check_topic(topic: str) -> None:
-    """See that a topic can be called so.
+    """Check the name of a topic.
 
     Raises:
-        IllegalMessageError: it cannot.
+        IllegalMessageError: it is not valid.
     """
     if not re.fullmatch(r"[%|a-zA-Z0-9_-]+", topic) or len(topic) > TOPIC_CHARS_MAX:
         raise IllegalMessageError(
-            f"topic: {topic!r} is no name of a topic: letters, digits, %, |, _ and -, "
+            f"topic: {topic!r} is not valid: use letters, digits, %, |, _ and -, "
             f"at most {TOPIC_CHARS_MAX} of them"
         )
 
 
 def _checked(batch: Any, topic: str | None) -> Any:
-    """The columns of a batch as they are staged, every row checked."""
+    """Return the columns to stage, after checking every row."""
     given: dict[str, Any] = {}
     for name, kind in _FIELDS.items():
         if name in batch.schema.names and not (name == "topic" and topic is not None):
@@ -157,7 +157,7 @@ def _checked(batch: Any, topic: str | None) -> Any:
 
 
 def _completed(batch: Any) -> Any:
-    """A staged batch with all columns."""
+    """Return a staged batch with all columns."""
     for name in _ABSENT:
         if name not in batch.schema.names:
             batch = batch.append_column(name, _absent(name, batch.num_rows))
@@ -166,7 +166,7 @@ def _completed(batch: Any) -> Any:
 
 @lru_cache(maxsize=len(_ABSENT))
 def _absent(name: str, row_count: int) -> Any:
-    """A column of rows that have none."""
+    """Return a column of default values."""
     return pa.repeat(_ABSENT[name], row_count)
 
 
@@ -187,9 +187,9 @@ def _holds_separator(column: Any) -> bool:
 
 
 def _take_names(given: dict[str, Any]) -> None:
-    """Properties that are tags or keys count where columns say nothing; another record's digest goes.
+    """Move tags and keys from the properties to their columns, where these are null, and drop the digest.
 
-    All batches of a task are to have the same columns, whatever stands in their properties.
+    All batches of a task must have the same columns, so `keys` is added even if no row has keys.
     """
     column = given.get("properties")
     if column is None:
@@ -200,15 +200,16 @@ def _take_names(given: dict[str, Any]) -> None:
     rows = [dict(pairs or ()) for pairs in column.to_pylist()]
     for name, own in _NAMED.items():
         taken = [row.pop(name, None) for row in rows]
-        told = given[own].to_pylist() if own in given else [None] * len(rows)
-        given[own] = pa.array([one or other for one, other in zip(told, taken, strict=True)], pa.string())
+        column_values = given[own].to_pylist() if own in given else [None] * len(rows)
+        merged = [one or other for one, other in zip(column_values, taken, strict=True)]
+        given[own] = pa.array(merged, pa.string())
     for row in rows:
         row.pop(_DIGEST, None)
     given["properties"] = pa.array([list(row.items()) for row in rows], _FIELDS["properties"])
 
 
 def _stored_form(given: dict[str, Any], row_count: int) -> Any:
-    """Tags, keys and properties as records hold them: name 0x01 value 0x02."""
+    """Return tags, keys and properties encoded as in a record: name 0x01 value 0x02."""
     parts = [pa.repeat(pa.scalar("", pa.string()), row_count)]
     for name, own in _NAMED.items():
         if own in given:

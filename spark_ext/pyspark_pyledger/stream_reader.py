@@ -1,7 +1,7 @@
-"""The reader of a stream: where it stands, where a trigger ends, and what of its rest is gone.
+"""The reader of a stream: its position, the end of each trigger, and the detection of lost data.
 
 Spark keeps one instance in a process of the driver for all triggers of a query, and pickles another for the
-tasks. A position is the next queue offset of every queue; see `positions` for its JSON.
+tasks. A position is the next queue offset of every queue; see `offsets` for its JSON.
 
 Source: PySpark's `pyspark.sql.datasource`, `DataSourceStreamReader` with admission control (4.2 and newer).
 """
@@ -43,7 +43,7 @@ log = logging.getLogger("pyledger.spark")
 
 RETRIES = 20
 RETRY_INTERVAL_S = 0.5
-"""How long a logged trigger, which Spark gives out again after a restart, waits for a source that is away."""
+"""How often, and at which interval, a trigger that Spark repeats after a restart tries a missing source."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -59,13 +59,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _tail(self) -> Tail:
-        """Opened when it is first needed: tasks never do."""
+        """The sources, opened on first use; tasks do not need them."""
         if self._open_tail is None:
             self._open_tail = open_tail(self._options)
         return self._open_tail
 
     def initialOffset(self) -> Positions:
-        """Where a query without a checkpoint begins. All sources must answer: one that comes later is new."""
+        """Return where a query without a checkpoint begins.
+
+        All sources must answer: one that appears later is treated as new and read from its first offset.
+        """
         held = self._refresh()
         for error in self._tail.unavailable.values():
             raise error
@@ -74,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that options set on a trigger. With both, rows are told to Spark, bytes are kept, too."""
+        """Return the limit that the options set on a trigger: rows if both are given; both are enforced."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -82,15 +85,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Pin the end: what comes later is for the next run."""
+        """Pin the end: later messages belong to the next run of the query."""
         self._target = _ends(self._refresh())
 
     def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:
-        """Where the trigger that begins at `start` ends.
+        """Return where the trigger that begins at `start` ends.
 
         Raises:
-            ConfigError: the checkpoint is of another source.
-            DataLostError: what was to be read next is gone.
+            ConfigError: the checkpoint belongs to another source.
+            DataLostError: the messages to read next are gone.
         """
         before = _position(start)
         held = self._refresh()
@@ -104,18 +107,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if rows is not None:
             size_bytes = self._options.max_bytes_per_trigger
-        return format_positions(self._tail.cut(starts, ends, rows, size_bytes))
+        return format_positions(self._tail.limit(starts, ends, rows, size_bytes))
 
     def reportLatestOffset(self) -> Positions:
-        """Where the queues end, for `query.lastProgress`."""
+        """Return the ends of all queues, for `query.lastProgress`."""
         return format_positions(_ends(self._refresh()))
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """Cut what stands between two places; after a restart, before anything else was asked.
+        """Split the range between two positions. After a restart this is the first call.
 
         Raises:
-            DataLostError: some of it is gone.
-            QueueUnavailableError: some of it cannot be seen now, and may come back.
+            DataLostError: part of the range is gone.
+            QueueUnavailableError: part of the range cannot be read now, and may come back.
         """
         before, ends = _position(start), _position(end)
         wanted = {key: offset for key, offset in ends.items() if offset > before.get(key, 0)}
@@ -127,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             held = self._refresh()
         if unseen := self._unseen(before, wanted, held):
             reason = self._tail.unavailable.get(unseen[0][1])
-            raise QueueUnavailableError(label(unseen[0]), str(reason or "no source shows it now"))
+            raise QueueUnavailableError(label(unseen[0]), str(reason or "no source has it now"))
         reachable: Offsets = {}
         for key, offset in wanted.items():
             queue = held.get(key)
@@ -145,25 +148,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_batches(partition, self._schema, self._options)
 
     def stop(self) -> None:
-        """Let go of what is open."""
+        """Close the sources."""
         if self._open_tail is not None:
             self._open_tail.close()
 
     def _refresh(self) -> Mapping[QueueKey, QueueRange]:
-        """What the sources show now; says once of each when it is away and when it is back."""
+        """Return the current ranges; log once when a source becomes unavailable and when it is back."""
         held = self._tail.refresh()
         unavailable = self._tail.unavailable
-        for place in sorted(unavailable.keys() - self._unavailable):
-            log.warning("%s; its queues keep their offsets until it is back", unavailable[place])
-        for place in sorted(self._unavailable - unavailable.keys()):
-            log.warning("%s is back", place or "the folder")
+        for source in sorted(unavailable.keys() - self._unavailable):
+            log.warning("%s; its queues keep their offsets until it is back", unavailable[source])
+        for source in sorted(self._unavailable - unavailable.keys()):
+            log.warning("%s is back", source or "the folder")
         self._unavailable = set(unavailable)
         return held
 
     def _settle(self, starts: Offsets, held: Mapping[QueueKey, QueueRange]) -> Offsets:
-        """Where to read each queue from; what is lost is an error, or passed over.
+        """Return where to read each queue from; lost messages are an error, or skipped.
 
-        A queue that is not seen now keeps its offset: without one it would count as new when it is back.
+        A queue that is unavailable now keeps its offset. Without one it would count as new when it is back.
         """
         settled: Offsets = dict(starts)
         for key, offset in starts.items():
@@ -171,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not self._is_seen(key, held, offset):
                 continue
             if queue is None:
-                problem = "is gone" if is_wanted(self._options, key[0], key[2]) else "is not asked for"
+                problem = "is gone" if is_wanted(self._options, key[0], key[2]) else "is not selected"
                 if offset:
                     self._lose(key, f"{problem}, and was read up to {offset}")
                 continue
@@ -180,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset < queue.min_offset:
                 self._lose(key, f"begins at {queue.min_offset}; [{offset}, {queue.min_offset}) was not read")
             if key[1] in self._tail.replaced:
-                self._lose(key, "lost messages at its end that were seen before: its log was cut")
+                self._lose(key, "lost messages at its end that were seen before: its log was truncated")
             settled[key] = min(max(offset, queue.min_offset), queue.max_offset)
         self._tail.replaced.clear()
         for key, queue in held.items():
@@ -191,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return settled
 
     def _is_seen(self, key: QueueKey, held: Mapping[QueueKey, QueueRange], offset: int) -> bool:
-        """Whether what is shown of a queue says what becomes of it: what proves nothing is no loss."""
+        """Return whether the current ranges prove that an offset of a queue can be read or is lost."""
         if not is_wanted(self._options, key[0], key[2]):
             return True
         queue = held.get(key)
@@ -199,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return fits or self._tail.is_authoritative(key)
 
     def _unseen(self, starts: Offsets, ends: Offsets, held: Mapping[QueueKey, QueueRange]) -> list[QueueKey]:
-        """Queues of a logged trigger that cannot be read now, and of which no loss is proved."""
+        """Return the queues of a trigger that cannot be read now and are not proved to be lost."""
         return [
             key
             for key, end in ends.items()
@@ -207,7 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def _reach(self, key: QueueKey, held: Mapping[QueueKey, QueueRange], offset: int) -> int:
-        """Where a queue ends; one that cannot be read from an offset on does not go on now."""
+        """Return the end of a queue, or `offset` if the queue cannot be read from there now."""
         queue = held.get(key)
         return offset if queue is None or offset < queue.min_offset else queue.max_offset
 
@@ -216,17 +219,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLostError(label(key), problem)
         if (key, problem) not in self._warned:
             self._warned.add((key, problem))
-            log.warning("%s %s; going on with what is there", label(key), problem)
+            log.warning("%s %s; reading the data that exists", label(key), problem)
 
 
 def _position(table: Positions) -> Offsets:
-    """A place of a query as Spark keeps it."""
+    """Parse a position that Spark has stored."""
     try:
         return parse_positions(table)
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(
             "checkpointLocation",
-            f"holds {table!r}, which is no place in a stream of this source",
+            f"holds {table!r}, which is not a position in a stream of this source",
             "give each query a checkpoint of its own",
         ) from error
 

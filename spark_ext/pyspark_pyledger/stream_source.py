@@ -1,4 +1,4 @@
-"""The folders or brokers that a stream follows, and where options let each queue begin and end."""
+"""The folders or brokers that a stream follows, and the offsets at which a queue begins and ends."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class TimeSearch(Protocol):
 
 
 def start_of(search: TimeSearch, key: QueueKey, held: QueueRange, options: ReadOptions, default: str) -> int:
-    """Queue offset of the first wanted row of a queue."""
+    """Return the queue offset of the first selected row of a queue."""
     if options.starting_timestamp_ms is not None:
         return search.offset_by_time(key, options.starting_timestamp_ms)
     wanted = options.starting_offsets or default
@@ -30,7 +30,7 @@ def start_of(search: TimeSearch, key: QueueKey, held: QueueRange, options: ReadO
 
 
 def end_of(search: TimeSearch, key: QueueKey, held: QueueRange, options: ReadOptions) -> int:
-    """Queue offset after the last wanted row of a queue."""
+    """Return the queue offset after the last selected row of a queue."""
     if options.ending_timestamp_ms is not None:
         return search.offset_by_time(key, options.ending_timestamp_ms)
     return _bound("endingOffsets", options.ending_offsets, key, held, held.max_offset, options)
@@ -50,54 +50,55 @@ def _bound(
         problem = f"{label(key)} holds [{held.min_offset}, {held.max_offset}), not {offset}"
         if options.fail_on_data_loss:
             raise ConfigError(name, problem, "set failOnDataLoss=false to read the data that exists")
-        log.warning("%s: %s; reading what is there", name, problem)
+        log.warning("%s: %s; reading the data that exists", name, problem)
     return min(max(offset, held.min_offset), held.max_offset)
 
 
 class Tail(Protocol):
-    """What a stream follows."""
+    """The sources of a stream: folders or brokers."""
 
     replaced: set[str]
+    """Sources whose log was truncated or replaced."""
     unavailable: dict[str, PyLedgerError]
-    """Folders and brokers that could not be asked at the last refresh, and why."""
+    """Sources that could not be read at the last refresh, and why."""
 
     def refresh(self) -> Mapping[QueueKey, QueueRange]:
-        """Queue offsets that each wanted queue holds now, of the sources that are there."""
+        """Return the current range of each selected queue at the available sources."""
 
     def is_authoritative(self, key: QueueKey) -> bool:
-        """Whether the last refresh proves what it shows of a queue, and that it is gone when it lacks it."""
+        """Return whether the last refresh is proof: a queue or message missing from it is lost."""
 
     def offset_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at a time (ms) or later, or the queue's end."""
 
-    def cut(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
-        """Where a trigger ends that takes so many rows or bytes at most."""
+    def limit(self, starts: Offsets, ends: Offsets, rows: int | None, size_bytes: int | None) -> Offsets:
+        """Return where a trigger of at most `rows` rows or `size_bytes` bytes ends."""
 
     def plan(self, starts: Offsets, ends: Offsets) -> Sequence[AnyPartition]:
-        """Partitions of what stands between."""
+        """Return partitions of the range between two positions."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close the sources."""
 
 
 def open_tail(options: ReadOptions) -> Tail:
-    """Open what options name."""
+    """Open the folders or brokers of the options."""
     return FolderTail(options) if options.name_servers is None else _broker_tail(options)
 
 
 def _broker_tail(options: ReadOptions) -> Tail:
-    """Import the client here, so that queries on folders do not wait for it."""
+    """Import the client on first use: queries on folders do not need it."""
     from pyspark_pyledger.broker_tail import BrokerTail
 
     return BrokerTail(options)
 
 
 def plan_brokers(options: ReadOptions) -> list[AnyPartition]:
-    """Pin the ends of all queues and cut what is wanted into partitions, for a batch read.
+    """Pin the ends of all queues and split the selected range into partitions, for a batch read.
 
     Raises:
-        ConfigError: a topic is not there, or offsets name what is not and data loss matters.
-        RemotingError: no name server, or a broker and its slaves, cannot be reached.
+        ConfigError: a topic does not exist, or offsets are out of range with failOnDataLoss.
+        RemotingError: no name server, or neither a broker nor its slaves can be reached.
     """
     tail = _broker_tail(options)
     try:

@@ -1,4 +1,4 @@
-"""How those for whom something waits share what a trigger may take."""
+"""Divide the row limit of a trigger among sources or queues."""
 
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
@@ -7,11 +7,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 def shares(waiting: Mapping[K, int], limit: int) -> dict[K, int]:
-    """Rows that each may take: by what waits there, but one at least while there are enough.
+    """Return the rows that each may take: in proportion to its lag, and at least one if the limit allows.
 
     Args:
-        waiting: Rows that wait, by whom.
-        limit: Rows of all together, at least 1. They are all given away when so many wait.
+        waiting: Lag in rows, by source or queue.
+        limit: Rows of all together, at least 1. The shares add up to it if the total lag reaches it.
     """
     total = sum(waiting.values())
     if total <= limit:

@@ -27,16 +27,16 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write was asked for, checked."""
+    """The options of a write, checked."""
 
     path: str
     topic: str | None = None
-    """Takes the place of the column `topic`."""
+    """Replaces the column `topic`."""
     queue_count: int = QUEUE_COUNT
     sink_id: str | None = None
     checkpoint: str | None = None
     log_file_size_bytes: int | None = None
-    """Of a store that is made; None: upstream's, 1 GiB."""
+    """For a new store; None: upstream's default, 1 GiB."""
 
 
 def option_names() -> tuple[str, ...]:
@@ -78,14 +78,14 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def int_of(name: str, text: str) -> int:
-    """A count of at least 1."""
+    """Parse a count of at least 1."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(name, f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def _check_file_size(name: str, size_bytes: int) -> None:
-    """See that log files can be so large, before tasks have staged anything."""
+    """Check the size of log files before tasks stage anything."""
     try:
         StoreConfig(mapped_file_size_bytes=size_bytes)
     except ConfigError as error:
@@ -93,30 +93,30 @@ def _check_file_size(name: str, size_bytes: int) -> None:
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """See that a frame has the columns of messages.
+    """Check that a data frame has the columns of messages.
 
     Raises:
-        ConfigError: names the column that is missing, unknown or of another type.
+        ConfigError: a column is missing, unknown or of another type.
     """
     held: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     for name, kind in held.items():
         if name not in _TYPES:
             raise ConfigError(
-                name, "is no column that can be written", f"drop it; columns are {', '.join(_TYPES)}"
+                name, "is not a column that can be written", f"drop it; columns are {', '.join(_TYPES)}"
             )
         if kind.simpleString() not in _TYPES[name]:
             raise ConfigError(name, f"is {kind.simpleString()}, not {' or '.join(_TYPES[name])}", "cast it")
     if "body" not in held:
-        raise ConfigError("body", "there is no such column", "name the content of the messages so")
+        raise ConfigError("body", "there is no such column", "rename the column with the content to `body`")
     if options.topic is None and "topic" not in held:
-        raise ConfigError("topic", "there is neither the option nor a column", 'say .option("topic", "…")')
+        raise ConfigError("topic", "there is neither the option nor a column", 'use .option("topic", "…")')
 
 
 def sink_name(options: WriteOptions) -> str:
-    """What tells a stream from all others that write to the same store, over restarts.
+    """Return a name that identifies a stream among all that write to the same store, across restarts.
 
     Raises:
-        ConfigError: nothing tells it.
+        ConfigError: neither the options nor the checkpoint give one.
     """
     if options.sink_id is not None:
         return options.sink_id

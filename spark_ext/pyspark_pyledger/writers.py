@@ -1,7 +1,7 @@
-"""The writers that Spark calls: tasks stage rows, the driver publishes them.
+"""The writers that Spark calls: tasks stage rows, the driver commits them.
 
-Spark makes one batch writer for a job, and pickles it to its tasks; of streams it makes a new one for every
-batch and again for the commit, so that the files travel in the messages of the tasks.
+Spark creates one batch writer per job and pickles it for the tasks. For a stream it creates one per batch and
+another for the commit, so the names of staged files are passed in the tasks' commit messages.
 
 Source: PySpark's `pyspark.sql.datasource`.
 """
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task says when it is done."""
+    """The commit message of a task."""
 
     file: StagedFile
 
 
 class _Staging:
-    """What both kinds have in common: the tasks' part."""
+    """What batch and stream writers share: the part that runs in tasks."""
 
     def __init__(self, schema: StructType, options: WriteOptions, job: str) -> None:
         check_columns(schema, options)
@@ -56,11 +56,11 @@ class BatchWriter(_Staging, DataSourceArrowWriter):
         super().__init__(schema, options, f"job-{uuid.uuid4().hex}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks staged."""
+        """Append the rows that all tasks staged."""
         publish(self._options, self._job, None, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Sweep away what tasks staged, those that failed as well."""
+        """Delete the staged files of all tasks."""
         sweep(staging_folder(self._options.path, self._job))
 
 
@@ -71,11 +71,11 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
         super().__init__(schema, options, f"sink-{sink_name(options)}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish a batch, unless it was published before a restart."""
+        """Append a batch, unless it was committed before a restart."""
         publish(self._options, self._job, batchId, _files(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Leave what is staged: a publication may be under way; the next one sweeps."""
+        """Keep the staged files: a commit may be in progress, and the next one deletes them."""
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:

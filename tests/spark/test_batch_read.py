@@ -261,7 +261,7 @@ def test_damage_in_the_middle_can_be_passed_over(session: "SparkSession", damage
         ({"startingOffsets": "latest"}, "leaves a batch read empty"),
         ({"startingOffsets": '{"orders": {"0": 99}}'}, r"holds \[0, 50\), not 99"),
         ({"startingOffsets": "5", "startingTimestamp": "7"}, "startingOffsets"),
-        ({"onCorrupt": "maybe"}, "say error or skip"),
+        ({"onCorrupt": "maybe"}, "use error or skip"),
         ({"topicsPattern": "("}, "not a regular expression"),
     ],
 )

@@ -45,8 +45,8 @@ def places(parts: list[AnyPartition], options: ReadOptions) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["log", "queue"])
 def test_what_retention_took_after_the_plan_is_told_or_left_out(store: Path, kind: str) -> None:
-    asked = {"path": str(store), "columns": "physicalOffset"}
-    careful, careless = (parse_read_options(asked | {"failOnDataLoss": word}) for word in ("true", "false"))
+    given = {"path": str(store), "columns": "physicalOffset"}
+    careful, careless = (parse_read_options(given | {"failOnDataLoss": word}) for word in ("true", "false"))
     parts = plan_of(kind, store)
     before = places(parts, careful)
     min((store / "commitlog").iterdir()).unlink()

@@ -171,7 +171,7 @@ def break_off(
     with StoreEngine.open(options.path, mapped_file_size_bytes=FILE_BYTES) as store:
         journal = commit._begin(store, options, job, batch_id, list(staged))
         commit._write(home, journal)
-        for topic, batch, queue_ids in commit._placed(store, journal):
+        for topic, batch, queue_ids in commit._with_queues(store, journal):
             some = min(done, batch.num_rows)
             done -= some
             found = zip(queue_ids.to_pylist(), commit._rows(batch, journal), strict=True)
@@ -201,8 +201,8 @@ def test_what_was_broken_off_is_finished_once(
         assert publish(options, "sink", 1, stage(options, "sink", *again)) == 0
     elif who == "foreign":
         with StoreEngine.open(store) as other:
-            assert commit.finish(other) == 1
-            assert commit.finish(other) == 0
+            assert len(commit.finish_others(other)) == 1
+            assert commit.finish_others(other) == []
     else:
         job, batch_id = ("sink", 2) if who == "next batch" else ("job", None)
         if who == "other job":

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 def test_spark_sees_what_was_acknowledged(session: "SparkSession", tmp_path: Path) -> None:
     with sending(tmp_path) as (node, sent):
-        for turn in (1, 2):
-            sent.wait_for(300 * turn)
+        for round_ in (1, 2):
+            sent.wait_for(300 * round_)
             least = sent.acknowledged
             rows = session.read.format("pyledger").option("topic", TOPIC).load(str(node.folder)).collect()
             check([bytes(row["body"]) for row in rows], least, sent.acknowledged + BATCH)

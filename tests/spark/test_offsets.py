@@ -137,9 +137,9 @@ def first_in_log(
 )
 def test_a_cut_takes_the_first_of_the_log_whatever_queues_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[tuple[int, int]], rows: int | None,
-    size_bytes: int | None, look: int,
+    size_bytes: int | None, window: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(folder_tail, "FIRST_LOOK_UNITS", look)
+    monkeypatch.setattr(folder_tail, "FIRST_WINDOW_UNITS", window)
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     messages = [(queue, 1) for queue in range(3)] + messages
     with MessageStore.open(folder, mapped_file_size_bytes=FILE_BYTES, index_enabled=False) as store:
@@ -148,7 +148,7 @@ def test_a_cut_takes_the_first_of_the_log_whatever_queues_hold(
     with StoreReader.open(folder) as reader:
         spans = {name: (0, held.max_offset) for name, held in reader.queues().items()}
         records = [(one.queue_id, one.store_size) for one in reader.messages()]
-        found = folder_tail.cut_spans(reader, spans, rows, size_bytes)
+        found = folder_tail.limit_spans(reader, spans, rows, size_bytes)
     assert found == first_in_log(records, rows, size_bytes)
 
 
@@ -318,7 +318,7 @@ def test_a_checkpoint_with_more_than_is_asked_for_is_an_error(tmp_path: Path) ->
     write(tmp_path, 8, topics=("orders", "refunds"))
     start = open_stream(tmp_path).initialOffset()
     for narrow in ({"topic": "refunds"}, {"queues": "0"}, {"topicsPattern": "r.*"}):
-        with pytest.raises(DataLostError, match=r"orders/\d: is not asked for, and was read up to 2"):
+        with pytest.raises(DataLostError, match=r"orders/\d: is not selected, and was read up to 2"):
             open_stream(tmp_path, **narrow).latestOffset(start, ReadAllAvailable())
     kept = open_stream(tmp_path, topic="refunds", failOnDataLoss="false")
     assert kept.latestOffset(start, ReadAllAvailable()) == start

@@ -78,8 +78,8 @@ def test_keys_are_not_shown() -> None:
 
 def test_rows_are_spread_over_as_many_queues_as_asked(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    asked = {"path": str(store), "topic": "t", "queueCount": "3", "mappedFileSizeCommitLog": "65536"}
-    parsed = parse_write_options(asked)
+    given = {"path": str(store), "topic": "t", "queueCount": "3", "mappedFileSizeCommitLog": "65536"}
+    parsed = parse_write_options(given)
     rows = pa.table({"body": [b"%d" % number for number in range(9)]})
     staged = stage_rows(staging_folder(str(store), "job"), rows.to_batches(), "t")
     assert publish(parsed, "job", None, [staged]) == 9
@@ -88,11 +88,11 @@ def test_rows_are_spread_over_as_many_queues_as_asked(tmp_path: Path) -> None:
     for name in ("queueCount", "mappedFileSizeCommitLog"):
         for wrong in ("0", "-1", "many"):
             with pytest.raises(ConfigError, match=f"{name}: .* at least 1"):
-                parse_write_options({**asked, name: wrong})
+                parse_write_options({**given, name: wrong})
     with pytest.raises(ConfigError, match=r"mappedFileSizeCommitLog: 100 is out of range; allowed is 4096"):
-        parse_write_options({**asked, "mappedFileSizeCommitLog": "100"})
+        parse_write_options({**given, "mappedFileSizeCommitLog": "100"})
     for scheme in ("file:", "file://"):
-        assert parse_write_options({**asked, "path": f"{scheme}{store}"}).path == str(store)
+        assert parse_write_options({**given, "path": f"{scheme}{store}"}).path == str(store)
         assert batch_table(path=f"{scheme}{store}").num_rows == 9
 
 
@@ -103,7 +103,7 @@ TABLE = {"owner": "ann", "comment": "x", "provider": "pyledger", "is_managed_loc
 def test_what_the_catalog_knows_of_a_table_is_no_option(tmp_path: Path) -> None:
     for parse in (options.parse_read_options, parse_write_options):
         assert parse({**TABLE, "path": str(tmp_path)})
-    with pytest.raises(ConfigError, match=r"path: is missing; .* in SQL say CREATE TEMPORARY VIEW"):
+    with pytest.raises(ConfigError, match=r"path: is missing; .* in SQL use CREATE TEMPORARY VIEW"):
         options.parse_read_options(TABLE)
 
 

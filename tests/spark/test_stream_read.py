@@ -85,9 +85,9 @@ def test_a_limit_of_bytes_holds_beside_one_of_rows(session: "SparkSession", tmp_
     write(store, 40)
     with StoreReader.open(store) as reader:
         [row_bytes] = {message.store_size for message in reader.messages()}
-    for turn, more in enumerate(({}, {"maxOffsetsPerTrigger": "25"})):
+    for round_, more in enumerate(({}, {"maxOffsetsPerTrigger": "25"})):
         options = {"startingTimestamp": "0", "maxBytesPerTrigger": str(15 * row_bytes), **more}
-        query = Copy(session, store, tmp_path / str(turn), **options).run_available()
+        query = Copy(session, store, tmp_path / str(round_), **options).run_available()
         assert [report["numInputRows"] for report in query.recentProgress] == [15, 15, 10]
 
 

@@ -33,11 +33,11 @@ def bodies(store: Path) -> list[str]:
 
 def test_rows_are_appended_once_and_verify_finds_nothing(session: "SparkSession", tmp_path: Path) -> None:
     store = tmp_path / "store"
-    for turn in (1, 2):
-        frame = numbers(session, 1000).selectExpr("*", "map('turn', '1') AS properties")
+    for round_ in (1, 2):
+        frame = numbers(session, 1000).selectExpr("*", "map('round_', '1') AS properties")
         writer = frame.write.format("pyledger").mode("append")
         writer.options(topic="orders", mappedFileSizeCommitLog=LOG_BYTES).save(str(store))
-        assert len(bodies(store)) == 1000 * turn
+        assert len(bodies(store)) == 1000 * round_
     assert sorted(set(bodies(store))) == sorted(f"body {number}" for number in range(1000))
     assert not list(verify(store))
     assert not list((store / "spark").iterdir())
@@ -49,19 +49,19 @@ def test_the_driver_owns_what_a_job_has_staged(session: "SparkSession", tmp_path
 
     store = tmp_path / "store"
 
-    def tell() -> str:
+    def process_name() -> str:
         [file] = (store / "spark").glob("job-*/owner")
         pid = json.loads(file.read_text())["pid"]
         return f"{pid} {Path(f'/proc/{pid}/comm').read_text().strip()}"
 
-    owner = udf(lambda _row: tell(), "string")
+    owner = udf(lambda _row: process_name(), "string")
     frame = session.range(4).select(owner("id").alias("body"))
     frame.write.format("pyledger").mode("append").options(topic="t", mappedFileSizeCommitLog=LOG_BYTES).save(
         str(store)
     )
-    [told] = set(bodies(store))
+    [found] = set(bodies(store))
     gateway: Any = session.sparkContext._jvm
-    assert told == f"{gateway.java.lang.ProcessHandle.current().pid()} java"
+    assert found == f"{gateway.java.lang.ProcessHandle.current().pid()} java"
 
 
 def test_a_failed_task_leaves_nothing(session: "SparkSession", tmp_path: Path) -> None:
