@@ -318,11 +318,11 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "queueId": {"columns": ["queue_id"]},
     "twice": {"columns": ["body", "body"]},
     "give one of them": {"topics": "a", "topics_pattern": "b"},
-    "no pattern": {"topics_pattern": "("},
+    "is not a regular expression": {"topics_pattern": "("},
     "time zone": {"since": datetime(2024, 1, 1)},  # noqa: DTZ001
     "not a time": {"until": "yesterday"},
     "no offset": {"starting_offsets": "first"},
-    "is no offset": {"ending_offsets": {"t": {"0": -3}}},
+    "is not an offset": {"ending_offsets": {"t": {"0": -3}}},
     "below 1": {"batch_rows": 0},
     "log, queue": {"plan": "fast"},
     "error, skip": {"on_corrupt": "ignore"},

@@ -78,7 +78,7 @@ def test_a_failed_task_leaves_nothing(session: "SparkSession", tmp_path: Path) -
     ("columns", "options", "message"),
     [
         (["id AS body"], {"topic": "t"}, "body: is bigint, not binary or string"),
-        (["'x' AS text"], {"topic": "t"}, "text: is no column that can be written"),
+        (["'x' AS text"], {"topic": "t"}, "text: is not a column that can be written"),
         (["'x' AS keys"], {"topic": "t"}, "body: there is no such column"),
         (["'x' AS body"], {}, "topic: there is neither the option nor a column"),
         (["'x' AS body"], {"topic": "t", "queues": "3"}, "queues: is not an option of a write"),

@@ -1,4 +1,4 @@
-"""Queue offsets as callers of `pyledger.arrow` give them."""
+"""Queue offsets in the forms that `pyledger.arrow` accepts."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,10 +12,10 @@ Offsets = Literal["earliest", "latest"] | int | Mapping[Any, Any]
 def queue_offsets(
     field: str, value: Offsets | None, source: QueueSource
 ) -> dict[tuple[str, int], int] | int | None:
-    """Queue offsets by queue; words and the numbers that stand for them replaced.
+    """Return queue offsets by queue, with "earliest", "latest", -2 and -1 resolved.
 
     Raises:
-        ConfigError: they cannot be understood.
+        ConfigError: a value is not valid.
     """
     words = {"earliest": MIN_OFFSET, -2: MIN_OFFSET}
     if field == "ending_offsets":
@@ -27,13 +27,13 @@ def queue_offsets(
     if isinstance(value, int) and value >= 0:
         return value
     if not isinstance(value, Mapping):
-        raise ConfigError(field, f"{value!r} is no offset", "use earliest, latest, a number, or a mapping")
+        raise ConfigError(field, f"{value!r} is not an offset", "use earliest, latest, a number or a mapping")
     found: dict[tuple[str, int], int] = {}
     for name, inner in value.items():
         for queue_id, offset in inner.items() if isinstance(inner, Mapping) else [(name[1], inner)]:
             topic = name if isinstance(inner, Mapping) else name[0]
             if not isinstance(offset, int) or offset < -2:
-                raise ConfigError(field, f"{offset!r} of {topic} is no offset", "use -2, -1, or 0 and above")
+                raise ConfigError(field, f"{offset!r} of {topic} is not an offset", "use -2, -1, 0 or more")
             if offset == -1 and field == "starting_offsets":
                 held = source.queues().get((topic, int(queue_id)))
                 found[topic, int(queue_id)] = held.max_offset if held else MAX_OFFSET

@@ -1,6 +1,6 @@
-"""The part of a log that a partition of a plan needs, mapped by whoever reads it, at any time after the plan.
+"""Map the part of a log that a partition needs.
 
-Retention may have deleted the first of it by then, and an archive may have packed it.
+Between plan and read, retention may have deleted the first files, and an archive may have compressed some.
 """
 
 from dataclasses import replace
@@ -13,11 +13,11 @@ from pyledger.store.queues.unit_views import units_array
 
 
 def map_partition(partition: Partition) -> LogView:
-    """Map the files that a partition touches, and no others.
+    """Map exactly the files that a partition needs.
 
     Raises:
         DataLostError: the first of them were deleted since the plan was made.
-        StoreNotFoundError: the store is gone.
+        StoreNotFoundError: the store no longer exists.
         StoreIOError: a file cannot be read.
     """
     low, high = _extent(partition)
@@ -25,7 +25,7 @@ def map_partition(partition: Partition) -> LogView:
 
 
 def left_of(partition: Partition) -> Partition:
-    """What is left of a partition when files were deleted since the plan was made."""
+    """Return the part of a partition that still exists, if files were deleted since the plan was made."""
     begin = on_files(partition.path, _begin_of)
     if begin <= _extent(partition)[0]:
         return partition
@@ -37,7 +37,7 @@ def left_of(partition: Partition) -> Partition:
 
 
 def _extent(partition: Partition) -> tuple[int, int]:
-    """Physical offsets (bytes), half open, between which its records start; equal when there is none."""
+    """Return the physical offsets (bytes, half open) between which its records start; equal if none."""
     if isinstance(partition, LogRange):
         return partition.start_offset, max(partition.start_offset, partition.end_offset)
     offsets = units_array(partition.units)["physical_offset"]
@@ -45,7 +45,7 @@ def _extent(partition: Partition) -> tuple[int, int]:
 
 
 def _begin_of(folder: StoreFolder) -> int:
-    """Physical offset (bytes) at which the log begins; none is that large when there is no log any more."""
+    """Return the physical offset (bytes) at which the log begins; MAX_OFFSET if there is no log."""
     return folder.log_files[0].start_offset if folder.log_files else MAX_OFFSET
 
 

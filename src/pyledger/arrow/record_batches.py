@@ -1,11 +1,11 @@
 """A store as Arrow record batches, for pandas, polars, DuckDB and Spark.
 
-`scan` gives exactly the messages that consumers can reach, one row each, and on request the prepared and
-rollback records too. A batch that is kept as one record is one row. Columns carry RocketMQ's own words; their
-buffers are filled natively, so a column that is not asked for costs nothing.
+`scan` returns exactly the messages that consumers can reach, one row each, and on request the prepared and
+rollback records too. A batch that is stored as one record is one row. Columns are named as in RocketMQ. Their
+buffers are filled natively, so a column that is not selected costs nothing.
 
 Two plans give the same rows. `log`: in the order of the log. `queue`: by topic, queue id and queue offset.
-`plan="auto"` takes the one that reads fewer bytes.
+`plan="auto"` uses the one that reads fewer bytes.
 """
 
 import logging
@@ -75,16 +75,16 @@ _TYPES: dict[str, Any] = {
 _NULLABLE = {"tags", "keys"}
 
 COLUMNS: tuple[str, ...] = tuple(_TYPES)
-"""Every column there is."""
+"""All columns."""
 DEFAULT_COLUMNS: tuple[str, ...] = COLUMNS[:9]
-"""What a scan gives when no columns are named."""
+"""The columns of a scan by default."""
 
 
 def schema_for(columns: Iterable[str] | None = None, *, nullable: bool = False) -> Any:
-    """The Arrow schema of some columns.
+    """Return the Arrow schema of some columns.
 
     Args:
-        columns: Names, in order; None takes `DEFAULT_COLUMNS`.
+        columns: Names, in order; None means `DEFAULT_COLUMNS`.
         nullable: Declare every column nullable; otherwise only tags and keys are.
 
     Raises:
@@ -103,12 +103,12 @@ def schema_for(columns: Iterable[str] | None = None, *, nullable: bool = False) 
 
 
 SCHEMA = schema_for()
-"""Schema of a scan that names no columns."""
+"""The schema of a scan by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Bytes of the log that were passed over, with `on_corrupt="skip"`."""
+    """Damaged bytes of the log that `on_corrupt="skip"` has skipped."""
 
     physical_offset: int
     """Bytes from the start of the commit log."""
@@ -118,7 +118,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """How rows are made of records."""
+    """How records become rows."""
 
     columns: tuple[str, ...]
     schema: Any
@@ -131,10 +131,10 @@ class _Reading:
 
 
 class Scan:
-    """Rows of a store, read anew whenever they are asked for: the same ones, up to the pinned end.
+    """Rows of a store up to a pinned end. Each iteration reads the same rows again.
 
-    DuckDB, polars, pandas and others take it as it is: it is an Arrow stream (`__arrow_c_stream__`). Nothing
-    is mapped or open between two reads, unless the scan is of an open `StoreReader`.
+    It is an Arrow stream (`__arrow_c_stream__`), so DuckDB, polars, pandas and others accept it directly.
+    Nothing is mapped or open between two reads, unless the scan is of an open `StoreReader`.
     """
 
     def __init__(self, parts: Sequence[Partition], reading: _Reading, source: StoreReader | None) -> None:
@@ -152,15 +152,15 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> Any:
-        """A `pyarrow.RecordBatchReader`, which can be read once."""
+        """Return a `pyarrow.RecordBatchReader`, which can be read once."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def read_all(self) -> Any:
-        """All rows as a `pyarrow.Table`."""
+        """Read all rows into a `pyarrow.Table`."""
         return self.to_reader().read_all()
 
     def read_pandas(self, **options: Any) -> Any:
-        """All rows as a `pandas.DataFrame`; options are those of `pyarrow.Table.to_pandas`."""
+        """Read all rows into a `pandas.DataFrame`; options are those of `pyarrow.Table.to_pandas`."""
         return self.to_reader().read_pandas(**options)
 
 
@@ -186,7 +186,7 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
     check_crcs: bool = True,
     plan: Plan = "auto",
 ) -> Scan:
-    """Read messages in columns; what comes back can be read more than once.
+    """Read messages as columns; the result can be read more than once.
 
     Args:
         path: The store folder, or an open `StoreReader`, which stays open.
@@ -196,28 +196,28 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
         columns: Names of columns, in order; `COLUMNS` lists them all.
         starting_offsets: First queue offset: "earliest", a number for every queue, or
             `{topic: {queue id: offset}}`, where -2 is earliest and -1 latest.
-        ending_offsets: The queue offset behind the last, in the same forms; "latest" is the pinned end.
+        ending_offsets: The queue offset after the last, in the same forms; "latest" is the pinned end.
         since: Stored at or after: ms since the epoch, or a datetime with a time zone.
         until: Stored before.
         tags: Tag expression, `TagA || TagB` or `*`.
         key: Only messages that carry this key, or have it as their unique key.
-        include_unindexed: Prepared and rollback records too.
-        batch_rows: Rows of a batch at most.
-        batch_bytes: Bytes of a batch at most, about; one larger row makes a batch of its own.
-        decompress: Unpack packed bodies; `bodyLength` and `bodyCRC` stay those of the stored bytes. One that
-            cannot be unpacked is damage.
-        on_corrupt: Damage in the middle of the log: raise, or go on behind it.
-        on_skip: Called for each stretch that `on_corrupt="skip"` passes over.
-        check_crcs: Check the CRC of each row's body, whatever columns are asked for, so that damage costs the
-            same rows in all of them; False checks none. Lengths and stored positions are always checked.
+        include_unindexed: Include prepared and rollback records.
+        batch_rows: Maximum of rows in a batch.
+        batch_bytes: Approximate maximum of bytes in a batch; a larger row is a batch by itself.
+        decompress: Decompress bodies; `bodyLength` and `bodyCRC` stay those of the stored bytes. A body that
+            cannot be decompressed is damage.
+        on_corrupt: What to do at damage in the middle of the log: raise an error, or skip it.
+        on_skip: Called for each damaged range that `on_corrupt="skip"` skips.
+        check_crcs: Check the CRC of each row's body even if `body` is not selected, so that damage affects
+            the same rows whatever the columns. Lengths and stored offsets are always checked.
         plan: "log", "queue" or "auto".
 
     Raises:
         ConfigError: an argument is unknown or contradicts another one.
         StoreNotFoundError: there is no store at `path`.
-        CorruptRecordError: damage was met; raised by the read that comes there. Raised at once where the log
-            lacks its end.
-        DataLostError: retention deleted some of it since the call; raised by the read.
+        CorruptRecordError: a record is damaged; raised by the read that reaches it. Raised by the call itself
+            if the end of the log is missing.
+        DataLostError: retention deleted part of the range since the call; raised by the read.
 
     Cost: about 0.2 µs a row with all default columns; the end is pinned at the call.
     """
@@ -237,7 +237,7 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
 
 @contextmanager
 def _opened(path: str | os.PathLike[str] | StoreReader, on_corrupt: OnCorrupt) -> Iterator[StoreReader]:
-    """A store, opened for a while, or the caller's reader, which stays open."""
+    """Open a store for the duration of a call, or use the caller's reader, which stays open."""
     if isinstance(path, StoreReader):
         yield path
     else:
@@ -256,24 +256,25 @@ def plan(
     on_corrupt: OnCorrupt = "error",
     **selection: Any,
 ) -> list[Partition]:
-    """Cut a scan into partitions that others read with `read_partition`, each for itself.
+    """Split a scan into partitions, which other threads or processes read with `read_partition`.
 
-    The end is pinned now: what is appended later is in none of them. A partition is small, can be pickled and
-    turned into JSON, and maps only the files it touches.
+    The end is pinned by this call: later appends are in no partition. A partition is small, can be pickled or
+    written as JSON, and maps only the files it needs.
 
     Args:
         path: The store folder, or an open `StoreReader`.
-        min_partitions: Partitions to make at least, about, and as far as the data can be cut.
-        spread: Partitions over which records that queues name are spread, where they are work enough.
-        max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut.
-        max_partition_records: Most records of one, wanted or not.
+        min_partitions: Approximate minimum of partitions; fewer if the data cannot be split further.
+        spread: Number of partitions over which index lookups are spread, if there are enough of them.
+        max_partition_bytes: Approximate maximum of log bytes in a partition: a file that is up to an eighth
+            longer is not split.
+        max_partition_records: Maximum of records in a partition, selected or not.
         plan: "log", "queue" or "auto".
         on_corrupt: As for `scan`.
         selection: What is wanted, as for `scan`: topics, topics_pattern, queues, starting_offsets,
             ending_offsets, since, until, tags, key, include_unindexed.
 
     Raises:
-        CorruptRecordError: the log lacks its end.
+        CorruptRecordError: the end of the log is missing.
     """
     with _opened(path, on_corrupt) as source:
         parts = plan_partitions(
@@ -292,15 +293,15 @@ def plan(
 def _report_lost_end(
     source: StoreReader, on_corrupt: OnCorrupt, on_skip: Callable[[Skipped], None] | None = None
 ) -> None:
-    """No partition comes to the end of a log that lacks it, so who plans tells of it."""
+    """Report that the end of the log is missing: no partition would reach it."""
     if source.lost_end is None:
         return
     if on_corrupt == "error":
         raise source.lost_end.error()
-    _tell_skipped(source.lost_end.damage, on_skip)
+    _report_skipped(source.lost_end.damage, on_skip)
 
 
-def _tell_skipped(damage: Damage, on_skip: Callable[[Skipped], None] | None) -> None:
+def _report_skipped(damage: Damage, on_skip: Callable[[Skipped], None] | None) -> None:
     offset, size_bytes = damage.physical_offset, damage.size_bytes
     log.warning("damaged bytes skipped", extra={"physical_offset": offset, "size_bytes": size_bytes})
     if on_skip is not None:
@@ -324,19 +325,19 @@ def read_partition(
     Args:
         partition: From `plan`.
         columns: Names of columns, in order.
-        schema: The schema that batches must carry, in place of `columns`: names and types of ours, with the
+        schema: The schema of the batches, instead of `columns`: the names and types of `schema_for`, with the
             caller's nullability.
-        batch_rows: As for `scan`; so are the others.
-        batch_bytes: Bytes of a batch at most.
-        decompress: Unpack packed bodies.
-        on_corrupt: Damage: raise, or go on behind it.
-        on_skip: Called for each stretch that is passed over.
+        batch_rows: As for `scan`, like the following ones.
+        batch_bytes: Approximate maximum of bytes in a batch.
+        decompress: Decompress bodies.
+        on_corrupt: At damage: raise an error, or skip it.
+        on_skip: Called for each skipped range.
         check_crcs: Check the CRC of each row's body.
 
     Raises:
-        DataLostError: retention deleted some of it since the plan was made; `left_of` gives what is left.
-        StoreNotFoundError: the store is gone.
-        CorruptRecordError: damage was met.
+        DataLostError: retention deleted part of the range since the plan was made; `left_of` gives the rest.
+        StoreNotFoundError: the store no longer exists.
+        CorruptRecordError: a record is damaged.
     """
     wanted = schema_for(columns) if schema is None else schema
     reading = _reading(wanted, batch_rows, batch_bytes, decompress, on_corrupt, on_skip, check_crcs)
@@ -357,7 +358,7 @@ def select_rows(
     key: str | None = None,
     include_unindexed: bool = False,
 ) -> RowSelection:
-    """Resolve the arguments of `scan` that say which rows are wanted against an open store."""
+    """Resolve the arguments of `scan` that select rows against an open store."""
     if topics is not None and topics_pattern is not None:
         raise ConfigError("topics_pattern", "topics are given as well", "give one of them")
     matches = None
@@ -365,8 +366,10 @@ def select_rows(
         try:
             matches = re.compile(topics_pattern).fullmatch
         except re.error as error:
-            raise ConfigError("topics_pattern", f"{topics_pattern!r} is no pattern: {error}") from error
-    wishes = resolve_queues(
+            raise ConfigError(
+                "topics_pattern", f"{topics_pattern!r} is not a regular expression: {error}"
+            ) from error
+    filters = resolve_queues(
         source,
         topics=[topics] if isinstance(topics, str) else None if topics is None else list(topics),
         matches=matches,
@@ -375,7 +378,7 @@ def select_rows(
         ends=queue_offsets("ending_offsets", ending_offsets, source),
     )
     return RowSelection(
-        queues=wishes,
+        queues=filters,
         since_ms=time_ms("since", since),
         until_ms=time_ms("until", until),
         tags=parse_tags(tags),
@@ -422,19 +425,19 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
         check_crcs=reading.check_crcs,
         unpack=reading.decompress,
     )
-    # Places are physical offsets of a range, or numbers of units.
+    # A position is a physical offset in a range, or the index of a unit in a list.
     for start, end in _wanted(view, part) if isinstance(part, LogRange) else [(0, 0)]:
-        place, more = start, True
+        position, more = start, True
         while more:
             if isinstance(part, LogRange):
-                more = builder.scan(view, place, end)
-                place = builder.next_offset
+                more = builder.scan(view, position, end)
+                position = builder.next_offset
             else:
-                more = builder.gather(view, part.units, place)
-                place = builder.next_index
+                more = builder.gather(view, part.units, position)
+                position = builder.next_index
             if builder.fault is not None:
-                behind = _pass_over(view, part, builder, reading)
-                place, more = behind if isinstance(part, LogRange) else place + 1, True
+                after = _skip_damage(view, part, builder, reading)
+                position, more = after if isinstance(part, LogRange) else position + 1, True
             elif more:
                 yield _batch(builder.row_count, builder.finish(), reading.schema)
     if builder.row_count:
@@ -442,28 +445,28 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
 
 
 def _wanted(view: LogView, part: LogRange) -> Iterator[tuple[int, int]]:
-    """A range without the blocks of cold segments that hold nothing wanted."""
-    wish, start, end = part.selection, part.start_offset, part.end_offset
-    times = {"since_ms": wish.since_ms, "until_ms": wish.until_ms}
-    return wanted_ranges(view, start, end, topics=wish.topics, **times)
+    """Yield a range without the blocks of cold segments that have no selected record."""
+    selection, start, end = part.selection, part.start_offset, part.end_offset
+    times = {"since_ms": selection.since_ms, "until_ms": selection.until_ms}
+    return wanted_ranges(view, start, end, topics=selection.topics, **times)
 
 
-def _pass_over(view: LogView, part: Partition, builder: ColumnBuilder, reading: _Reading) -> int:
-    """Raise for damage, or tell that it is passed over and return the physical offset to go on at."""
+def _skip_damage(view: LogView, part: Partition, builder: ColumnBuilder, reading: _Reading) -> int:
+    """Raise an error for damage, or report it and return the physical offset of the next record."""
     offset, problem = builder.fault_offset, builder.fault or ""
     if reading.on_corrupt == "error":
         paths = [file.path for file in view.files if file.start_offset <= offset]
         raise CorruptRecordError(paths[-1] if paths else part.path, offset, problem)
-    behind = offset
+    after = offset
     if isinstance(part, LogRange):
         found = find_next_record(view, offset + 1, part.end_offset)
-        behind = part.end_offset if found is None else found
-    _tell_skipped(Damage(offset, behind - offset, problem), reading.on_skip)
-    return behind
+        after = part.end_offset if found is None else found
+    _report_skipped(Damage(offset, after - offset, problem), reading.on_skip)
+    return after
 
 
 def _batch(row_count: int, filled: Sequence[tuple[int, Sequence[Any]]], schema: Any) -> Any:
-    """Arrow arrays over the native buffers; nothing is copied."""
+    """Build Arrow arrays over the native buffers without copying."""
     arrays = []
     for field, (null_count, raw) in zip(schema, filled, strict=True):
         buffers: list[Any] = [None if b is None else pa.py_buffer(b) for b in raw]

@@ -1,11 +1,11 @@
-"""How the rows of a scan are read: by which plan, and cut into which partitions.
+"""Choose the plan of a scan and split it into partitions.
 
-Two plans give the same rows. `log` walks a range of the commit log and leaves out what is not wanted: right
-for many queues or most of the data, and the only one that needs no queue. `queue` goes to the wanted records
-only, by their consume queue units: right for few messages. The choice is by bytes.
+Two plans give the same rows. `log` walks a range of the commit log and filters it: best for many queues or
+most of the data, and the only plan that works without consume queues. `queue` reads only the selected
+records, by their consume queue units: best for few messages. `auto` takes the plan that reads fewer bytes.
 
-A partition is self-contained: it names its bytes and carries its selection; whoever reads it maps the files
-it touches and asks for nothing else. Its end is pinned when the plan is made.
+A partition is self-contained: it names its range and its selection, and its reader needs only the files that
+it maps. Its end is pinned when the plan is made.
 """
 
 import base64
@@ -24,16 +24,16 @@ RANDOM_READ_FACTOR = 4
 """A byte reached through a queue costs about as much as this many read in order."""
 UNITS_IN_PARTITION_MAX = 200_000
 UNIT_WORK_BYTES = 4096
-"""Going to a record by its unit takes as long as walking so many bytes of the log."""
+"""Reading a record by its unit takes as long as walking this many bytes of the log."""
 WORK_BYTES_MIN = 32 << 20
-"""Less work is not worth a task of its own, unless the caller asks for it."""
+"""Smaller partitions are made only if the caller requires them: a task has a fixed cost."""
 
-QueueWish = tuple[str, int | None, int, int]
+QueueFilter = tuple[str, int | None, int, int]
 """Topic, queue id or None for all, and queue offsets [start, end) in units."""
 
 
 class QueueSource(Protocol):
-    """What a plan needs of an open store; `StoreReader` is one."""
+    """The parts of an open store that a plan needs; `StoreReader` has them."""
 
     @property
     def path(self) -> str:
@@ -50,14 +50,14 @@ class QueueSource(Protocol):
         """Units of a queue as an array with the fields `physical_offset`, `size_bytes`, `tags_code`."""
 
     def first_record_from(self, physical_offset: int) -> int | None:
-        """Physical offset (bytes) of a record at or soon behind a place; None when that takes a walk."""
+        """Physical offset (bytes) of a record at or soon after an offset; None if that needs a walk."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which records become rows. All conditions hold together; None asks for nothing."""
+    """Which records become rows. All conditions must hold; None means no condition."""
 
-    queues: tuple[QueueWish, ...] | None = None
+    queues: tuple[QueueFilter, ...] | None = None
     since_ms: int | None = None
     """Stored at or after."""
     until_ms: int | None = None
@@ -65,7 +65,7 @@ class RowSelection:
     tags: tuple[str, ...] | None = None
     key: str | None = None
     include_unindexed: bool = False
-    """Prepared and rollback records too, which no consumer reaches."""
+    """Include prepared and rollback records, which no consumer can reach."""
 
     def row_filter(self) -> RowFilter:
         """The native form."""
@@ -81,11 +81,11 @@ class RowSelection:
 
     @property
     def topics(self) -> tuple[str, ...] | None:
-        """Wanted topics; None wants all."""
-        return None if self.queues is None else tuple(dict.fromkeys(wish[0] for wish in self.queues))
+        """Selected topics; None selects all."""
+        return None if self.queues is None else tuple(dict.fromkeys(topic for topic, *_ in self.queues))
 
-    def wish_for(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """Wanted queue offsets of one queue, half open; None when nothing of it is wanted."""
+    def offsets_for(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """Selected queue offsets of one queue, half open; None if none are selected."""
         if self.queues is None:
             return MIN_OFFSET, MAX_OFFSET
         found = None
@@ -141,11 +141,11 @@ Partition = LogRange | UnitList
 def partition_from_json(text: str) -> Partition:
     """Read back what `to_json` of a partition gave."""
     facts = json.loads(text)
-    kind, wishes = facts.pop("kind"), facts["selection"]
+    kind, fields = facts.pop("kind"), facts["selection"]
     for name in ("queues", "tags"):
-        if wishes[name] is not None:
-            wishes[name] = tuple(tuple(x) if isinstance(x, list) else x for x in wishes[name])
-    facts["selection"] = RowSelection(**wishes)
+        if fields[name] is not None:
+            fields[name] = tuple(tuple(x) if isinstance(x, list) else x for x in fields[name])
+    facts["selection"] = RowSelection(**fields)
     if kind == "log":
         return LogRange(**facts)
     return UnitList(**{**facts, "units": base64.b64decode(facts["units"])})
@@ -161,17 +161,17 @@ def plan_partitions(
     max_partition_bytes: int | None = None,
     max_partition_records: int | None = None,
 ) -> list[Partition]:
-    """Cut a scan into partitions.
+    """Split a scan into partitions.
 
     Args:
         source: The open store.
-        selection: Wanted rows.
+        selection: Selected rows.
         plan: `log`, `queue`, or `auto` to choose by bytes.
-        min_partitions: Partitions to make at least, about, and as far as the data can be cut.
-        spread: Partitions over which records that queues name are spread, where they are work enough.
-        max_partition_bytes: Most log bytes of one, about: a file that is an eighth longer is not cut. None
-            leaves it to `min_partitions`.
-        max_partition_records: Most records of one, wanted or not.
+        min_partitions: Approximate minimum of partitions; fewer if the data cannot be split further.
+        spread: Number of partitions over which index lookups are spread, if there are enough of them.
+        max_partition_bytes: Approximate maximum of log bytes in a partition: a file that is up to an eighth
+            longer is not split. None: only `min_partitions` counts.
+        max_partition_records: Maximum of records in a partition, selected or not.
 
     Returns:
         Partitions in the plan's order; none for an empty log.
@@ -182,23 +182,23 @@ def plan_partitions(
         return []
     if plan == "queue" or (plan == "auto" and _prefers_queues(source, selection, high - low)):
         limits = max_partition_bytes, max_partition_records
-        return list(_cut_units(source, selection, min_partitions, spread, *limits))
+        return list(_split_units(source, selection, min_partitions, spread, *limits))
     limit = _step_bytes(high - low, min_partitions, max_partition_bytes)
-    cuts = _cut_log(view, low, high, limit, max_partition_records, source.first_record_from)
-    ends = [*cuts[1:], high]
-    return [LogRange(source.path, start, end, selection) for start, end in zip(cuts, ends, strict=True)]
+    starts = _split_log(view, low, high, limit, max_partition_records, source.first_record_from)
+    ends = [*starts[1:], high]
+    return [LogRange(source.path, start, end, selection) for start, end in zip(starts, ends, strict=True)]
 
 
 def _step_bytes(size_bytes: int, min_partitions: int, limit_bytes: int | None) -> int:
-    """Bytes of one partition: within the limit, and so few that there are as many partitions as asked."""
+    """Return the bytes of one partition: within the limit, and small enough for `min_partitions`."""
     even = max(1, size_bytes // max(1, min_partitions))
     return even if limit_bytes is None else min(even, limit_bytes)
 
 
 def _log_span(source: QueueSource, selection: RowSelection) -> tuple[int, int]:
-    """Physical offsets (bytes) between which all wanted records stand; the whole log where that is not known.
+    """Return the physical offsets (bytes) between which all selected records are, or else the whole log.
 
-    Queues tell it for ranges of queue offsets, and the records that they name confirm it.
+    For ranges of queue offsets, the units give the span and the records they point to confirm it.
     """
     view = source.view
     whole = view.start_offset, view.end_offset
@@ -208,10 +208,10 @@ def _log_span(source: QueueSource, selection: RowSelection) -> tuple[int, int]:
         return whole
     low, high = view.end_offset, view.start_offset
     for (topic, queue_id), held in source.queues().items():
-        wish = selection.wish_for(topic, queue_id)
-        if wish is None:
+        selected = selection.offsets_for(topic, queue_id)
+        if selected is None:
             continue
-        start, end = max(wish[0], held.min_offset), min(wish[1], held.max_offset)
+        start, end = max(selected[0], held.min_offset), min(selected[1], held.max_offset)
         if start >= end:
             continue
         first = _record_span(source, topic, queue_id, start)
@@ -223,21 +223,21 @@ def _log_span(source: QueueSource, selection: RowSelection) -> tuple[int, int]:
 
 
 def _record_span(source: QueueSource, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int] | None:
-    """Where the record of a queue offset begins and ends; None when the queue does not name it rightly."""
+    """Return where the record of a queue offset begins and ends; None if its unit points elsewhere."""
     units = source.units(topic, queue_id, queue_offset, queue_offset + 1)
     if len(units) != 1:
         return None
-    place = int(units[0]["physical_offset"])
+    start = int(units[0]["physical_offset"])
     try:
-        found = read_message(source.view, place, check=False)
+        found = read_message(source.view, start, check=False)
     except PyLedgerError:
         return None
     if (found.topic, found.queue_id) != (topic, queue_id) or found.queue_offset > queue_offset:
         return None
-    return place, place + found.store_size
+    return start, start + found.store_size
 
 
-def _cut_log(
+def _split_log(
     view: LogView,
     low: int,
     high: int,
@@ -245,53 +245,52 @@ def _cut_log(
     limit_records: int | None,
     first_record_from: Callable[[int], int | None],
 ) -> list[int]:
-    """Where ranges begin: at files where that is fine enough, else at records within a file.
+    """Return where ranges begin: at the start of a file if the limit allows it, else at a record within one.
 
-    Whole files are kept together where the limit allows it. Within a file the queues tell where records
-    start; where they do not, its record heads are walked.
+    Within a file the consume queues show where records start. Without them, the record heads are walked.
     """
-    cuts: list[int] = []
+    starts: list[int] = []
     for file in view.files:
         start = max(file.start_offset, low)
         end = min(file.start_offset + view.file_size_bytes, high)
         if end <= start:
             continue
         if limit_records is None and end - start <= limit_bytes + limit_bytes // 8:
-            # A little that is left at the end is not worth a task of its own.
+            # A small rest at the end is added to the last partition.
             over = limit_bytes // 8 if end == high else 0
-            if not cuts or end - cuts[-1] > limit_bytes + over:
-                cuts.append(start)
+            if not starts or end - starts[-1] > limit_bytes + over:
+                starts.append(start)
             continue
         parts = -(-(end - start) // limit_bytes)
         step = -(-(end - start) // parts)
-        found = None if limit_records else _cut_by_hints(start, end, step, first_record_from)
-        cuts += found or split_log(view, start, end, step_bytes=step, step_records=limit_records)
-    return cuts
+        found = None if limit_records else _split_by_hints(start, end, step, first_record_from)
+        starts += found or split_log(view, start, end, step_bytes=step, step_records=limit_records)
+    return starts
 
 
-def _cut_by_hints(
+def _split_by_hints(
     start: int, end: int, step: int, first_record_from: Callable[[int], int | None]
 ) -> list[int] | None:
-    """Cuts about `step` bytes apart; None when a hint is missing or far from where a cut should be."""
-    cuts = [start]
+    """Return record offsets about `step` bytes apart; None if a hint is missing or too far off."""
+    starts = [start]
     for wanted in range(start + step, end, step):
         found = first_record_from(wanted)
         if found is None or found >= min(wanted + step // 4, end):
             return None
-        cuts.append(found)
-    return cuts
+        starts.append(found)
+    return starts
 
 
 def _prefers_queues(source: QueueSource, selection: RowSelection, log_bytes: int) -> bool:
-    """Whether going to each record by its queue costs less than walking so many bytes of the log."""
+    """Return whether reading each record by its unit costs less than walking `log_bytes` of the log."""
     if selection.include_unindexed or selection.queues is None:
         return False
     total = wanted = 0
     for (topic, queue_id), held in source.queues().items():
         total += held.max_offset - held.min_offset
-        wish = selection.wish_for(topic, queue_id)
-        if wish is not None:
-            wanted += max(0, min(held.max_offset, wish[1]) - max(held.min_offset, wish[0]))
+        selected = selection.offsets_for(topic, queue_id)
+        if selected is not None:
+            wanted += max(0, min(held.max_offset, selected[1]) - max(held.min_offset, selected[0]))
     if wanted * RANDOM_READ_FACTOR > total:
         return False
     size_bytes = count = 0
@@ -302,17 +301,17 @@ def _prefers_queues(source: QueueSource, selection: RowSelection, log_bytes: int
 
 
 def _wanted_units(source: QueueSource, selection: RowSelection) -> Iterator[Any]:
-    """Units of the wanted queues, by topic, queue id and queue offset."""
+    """Yield the units of the selected queues, by topic, queue id and queue offset."""
     for (topic, queue_id), held in sorted(source.queues().items()):
-        wish = selection.wish_for(topic, queue_id)
-        if wish is None:
+        selected = selection.offsets_for(topic, queue_id)
+        if selected is None:
             continue
-        start, end = max(wish[0], held.min_offset), min(wish[1], held.max_offset)
+        start, end = max(selected[0], held.min_offset), min(selected[1], held.max_offset)
         if start < end:
             yield source.units(topic, queue_id, start, end)
 
 
-def _cut_units(
+def _split_units(
     source: QueueSource,
     selection: RowSelection,
     min_partitions: int,
@@ -320,14 +319,14 @@ def _cut_units(
     limit_bytes: int | None,
     limit_records: int | None,
 ) -> Iterator[UnitList]:
-    """Cut the wanted units into lists of about equal bytes."""
+    """Split the selected units into lists of about equal bytes."""
     end_offset = source.view.end_offset
     parts = [units for units in _wanted_units(source, selection) if len(units)]
     total = sum(int(units["size_bytes"].sum(dtype="i8")) for units in parts)
     step_bytes = _step_bytes(total, min_partitions, limit_bytes)
     work_bytes = total + UNIT_WORK_BYTES * sum(len(units) for units in parts)
     share = -(-total // max(1, min(spread, work_bytes // WORK_BYTES_MIN)))
-    # Queues of about the same length are rarely of the very same.
+    # Queues are rarely of exactly the same length: without this, each could leave a small rest.
     step_bytes = min(step_bytes, share + share // 8)
     step_units = min(limit_records or UNITS_IN_PARTITION_MAX, UNITS_IN_PARTITION_MAX)
     held: list[bytes] = []
@@ -347,7 +346,7 @@ def _cut_units(
 
 
 def _slices(units: Any, step_bytes: int, step_units: int) -> Iterator[tuple[bytes, int]]:
-    """Raw units and the bytes of their records, no slice over either limit unless one record is."""
+    """Yield raw units and the bytes of their records; a slice exceeds a limit only if one record does."""
     sums = units["size_bytes"].astype("i8").cumsum()
     start, before = 0, 0
     while start < len(units):
@@ -365,16 +364,16 @@ def resolve_queues(
     queues: Sequence[int | tuple[str, int]] | None = None,
     starts: Mapping[tuple[str, int], int] | int | None = None,
     ends: Mapping[tuple[str, int], int] | int | None = None,
-) -> tuple[QueueWish, ...] | None:
-    """Turn names, a pattern, queue ids and offsets into wishes for queues; None when everything is wanted.
+) -> tuple[QueueFilter, ...] | None:
+    """Convert names, a pattern, queue ids and offsets to queue filters; None selects everything.
 
     Args:
-        source: The open store; asked for its queues only where names alone do not tell.
-        topics: Wanted topics.
+        source: The open store. Its queues are listed only if names alone do not suffice.
+        topics: Selected topics.
         matches: `re.Pattern.fullmatch` of a pattern over topics.
-        queues: Queue ids of all wanted topics, or `(topic, queue id)` pairs.
-        starts: First wanted queue offset of each queue, or of all.
-        ends: Queue offset behind the last wanted one of each queue, or of all.
+        queues: Queue ids of all selected topics, or `(topic, queue id)` pairs.
+        starts: First selected queue offset of each queue, or of all.
+        ends: Queue offset after the last selected one of each queue, or of all.
     """
     narrowed = starts not in (None, MIN_OFFSET) or ends not in (None, MAX_OFFSET)
     if queues is None and matches is None and not narrowed:
@@ -383,7 +382,7 @@ def resolve_queues(
         )
     ids = None if queues is None else {q for q in queues if isinstance(q, int)}
     pairs = None if queues is None else {q for q in queues if not isinstance(q, int)}
-    wishes: list[QueueWish] = []
+    filters: list[QueueFilter] = []
     for topic, queue_id in sorted(source.queues()):
         if topics is not None and topic not in topics:
             continue
@@ -392,8 +391,8 @@ def resolve_queues(
         if ids is not None and pairs is not None and queue_id not in ids and (topic, queue_id) not in pairs:
             continue
         start = _limit(starts, topic, queue_id, MIN_OFFSET)
-        wishes.append((topic, queue_id, start, _limit(ends, topic, queue_id, MAX_OFFSET)))
-    return tuple(wishes)
+        filters.append((topic, queue_id, start, _limit(ends, topic, queue_id, MAX_OFFSET)))
+    return tuple(filters)
 
 
 def _limit(
