@@ -457,7 +457,7 @@ class MappedFileQueue:
 
         Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
         A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
-        may see zeroes beyond `offset`. Nothing may be appended meanwhile.
+        may see zeroes beyond `offset`. Appends wait meanwhile.
         """
     def delete_head(self, count: int) -> list[str]:
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
@@ -1163,7 +1163,7 @@ class ScanStop:
     next_offset: int
     """Physical offset (bytes) where the next record was expected."""
     status: str
-    """end, zeroes (both ordinary), short, bad magic, bad size, bad crc or bad position."""
+    """end, zeroes (both ordinary), short, bad magic, bad size, bad crc, bad position or torn."""
     record_count: int
     blank_count: int
     last_record_offset: int
@@ -1194,6 +1194,9 @@ def scan(
         check_tail: Check that no page behind the body was lost, which only a crash does: a record with a page
             of zeroes where its topic or properties should be is "torn".
         progress: Called with the physical offset reached, about every 32 MiB.
+
+    Returns:
+        Where the walk stopped and why.
 
     Cost: one pass over the bytes, without the interpreter lock.
     """
@@ -1590,6 +1593,11 @@ def read_message(view: LogView, offset: int, *, check: bool = True) -> StoredMes
 def read_messages(view: LogView, units: Buffer, *, check: bool = True) -> list[StoredMessage]:
     """The messages that consume queue units (20 raw bytes each) name, in their order.
 
+    Args:
+        view: Where to read.
+        units: Raw units.
+        check: As in `read_message`.
+
     Raises:
         OffsetOutOfRangeError: a unit points outside the view.
         CorruptRecordError: no sound record stands where a unit points.
@@ -1823,7 +1831,11 @@ def search_units_by_time(
 
 @final
 class ConsumeQueueExt:
-    """Extended units of one queue, read-only. A tags code at or below -2147483649 is the address of one."""
+    """Extended units of one queue, read-only. A tags code at or below -2147483649 is the address of one.
+
+    An extended unit holds its size i16, tags code i64, store time i64, bit map size i16 and the bit map. Its
+    address, which is the tags code of its 20-byte unit, is its byte offset less 2**63.
+    """
 
     files: list[MappedFile]
     file_size_bytes: int

@@ -31,18 +31,7 @@ cdef enum:
 @cython.final
 @cython.no_gc
 cdef class ColumnBuilder:
-    """Fills the buffers of one Arrow batch after another from records of a log view.
-
-    Args:
-        columns: Names of the wanted columns, in order.
-        row_filter: Which records become rows; None takes all that consumers can reach.
-        batch_rows: Rows of a batch at most.
-        batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
-        check_crcs: Check body CRCs and CRC properties of the rows, whatever columns are wanted. Lengths and
-            stored positions are always checked.
-        unpack: Unpack compressed bodies; one that cannot be is damage, whatever columns are wanted.
-        unpack_limit_bytes: The most that one body may unpack to.
-    """
+    """Fills the buffers of one Arrow batch after another from records of a log view."""
 
     cdef readonly tuple columns
     cdef readonly int64_t row_count

@@ -21,17 +21,7 @@ cdef struct WantedQueue:
 
 @cython.final
 cdef class RowFilter:
-    """Which records become rows. Everything left out lets all pass; ranges are half open.
-
-    Args:
-        queues: Wanted queues: `(topic, queue_id or None for all of the topic, start, end)` with queue offsets
-            in units; None wants everything.
-        store_range: Store timestamps in ms, `(start, end)`.
-        born_range: Born timestamps in ms, `(start, end)`.
-        tags: Wanted tags, compared as text; None wants all, also records without tags.
-        key: A key that must be among KEYS or be the unique key.
-        include_unindexed: Take prepared and rollback records too, which no consumer reaches.
-    """
+    """Which records become rows. Everything left out lets all pass; ranges are half open."""
 
     cdef tuple texts                 # keeps every byte that the C side points to
     cdef WantedQueue* entries

@@ -247,10 +247,7 @@ cdef class ReplicaLog:
             self.written = None
 
     def cut_partial(self):
-        """Take back the bytes behind the last whole record, durably; how many there were.
-
-        Raises whatever keeps the log from being written, also where there are none.
-        """
+        """Take back the bytes behind the last whole record, durably; how many there were."""
         cdef int64_t rest
         self.start_append()
         try:

@@ -107,11 +107,7 @@ cdef class CommitLog:
     # -- queues
 
     def appender(self, str topic not None, queue_id):
-        """The prepared way to one queue; the same object at every call.
-
-        Raises:
-            IllegalMessageError: the topic's name or the queue id is not allowed.
-        """
+        """The prepared way to one queue; the same object at every call."""
         cdef QueueAppender appender = self.appenders.get((topic, queue_id))
         if appender is None:
             if not 0 <= queue_id <= QUEUE_ID_MAX:
@@ -146,37 +142,7 @@ cdef class CommitLog:
     def append(self, topic, queue_id, body, tags=None, keys=None, properties=None, *, int flag=0,
                int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
                int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0, int64_t queue_offset=-1):
-        """Append one fully described message.
-
-        Args:
-            topic: Its topic.
-            queue_id: Its queue.
-            body: Any bytes-like object.
-            tags: TAGS property; an empty one counts as none.
-            keys: KEYS property, separated by single spaces.
-            properties: A mapping, or bytes in the stored form (name 0x01 value 0x02 …), kept as they are.
-            flag: The application's number.
-            sys_flag: See docs/formats/commit_log.md; the host bits are set by the log.
-            born_timestamp_ms: 0: the store timestamp.
-            born_host: (address literal, port); None: the store host.
-            reconsume_times: Deliveries that failed.
-            prepared_transaction_offset: Physical offset of the half message of a committed one.
-            store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
-            queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
-
-        Returns:
-            (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
-
-        Raises:
-            IllegalMessageError: something that no reader could read back.
-            RecordTooLargeError: body, properties or record exceed a limit.
-            StoreFullError: no space for a new file; nothing was written.
-            StoreFailedError: an earlier flush failed.
-            StoreClosedError: closed, or opened before a fork.
-
-        Durability: none yet; see `MappedFileQueue.flush`.
-        Source: RocketMQ store/.../CommitLog.java, MessageExtEncoder.java.
-        """
+        """Append one fully described message."""
         cdef QueueAppender appender = self.appender(topic, queue_id)
         cdef Draft draft
         cdef int64_t size_bytes
@@ -198,26 +164,7 @@ cdef class CommitLog:
 
     def append_encoded_batch(self, topic, queue_id, batch, *, int sys_flag=0, int64_t born_timestamp_ms=0,
                              born_host=None, int reconsume_times=0, int64_t store_timestamp_ms=0):
-        """Append the messages of a client's batch body as records of their own, all in one file.
-
-        Args:
-            topic: Topic of all.
-            queue_id: Queue of all.
-            batch: i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties;
-                for each message.
-            sys_flag: As in `append`; a transaction type other than none is refused.
-            born_timestamp_ms: As in `append`.
-            born_host: As in `append`.
-            reconsume_times: As in `append`.
-            store_timestamp_ms: As in `append`.
-
-        Returns:
-            What `append` returns, for each message.
-
-        Raises:
-            IllegalMessageError: the batch does not add up; nothing was written.
-            RecordTooLargeError: the batch exceeds the body limit, or does not fit into one file.
-        """
+        """Append the messages of a client's batch body as records of their own, all in one file."""
         cdef QueueAppender appender = self.appender(topic, queue_id)
         cdef Draft draft
         cdef RecordTemplate with_host
@@ -253,32 +200,7 @@ cdef class CommitLog:
     def append_inner_batch(self, topic, queue_id, batch, tags=None, keys=None, properties=None, *, int flag=0,
                            int sys_flag=0, int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
                            int64_t store_timestamp_ms=0):
-        """Append a client's batch body as one record, for a queue of batches (`queue.type=BatchCQ`).
-
-        The batch flags are set, INNER_NUM and INNER_BASE follow the properties given (which must not hold
-        them), and the queue goes on by the number of messages.
-
-        Args:
-            topic: As in `append`.
-            queue_id: As in `append`.
-            batch: As in `append_encoded_batch`.
-            tags: As in `append`.
-            keys: As in `append`.
-            properties: As in `append`.
-            flag: As in `append`.
-            sys_flag: As in `append_encoded_batch`.
-            born_timestamp_ms: As in `append`.
-            born_host: As in `append`.
-            reconsume_times: As in `append`.
-            store_timestamp_ms: As in `append`.
-
-        Returns:
-            (physical_offset, size_bytes, queue_offset, store_timestamp_ms, count).
-
-        Raises:
-            IllegalMessageError: the batch does not add up; nothing was written.
-            RecordTooLargeError: a limit is exceeded.
-        """
+        """Append a client's batch body as one record, for a queue of batches (`queue.type=BatchCQ`)."""
         cdef QueueAppender appender = self.appender(topic, queue_id)
         cdef RecordTemplate with_host
         cdef const RecordTemplate* template = NULL

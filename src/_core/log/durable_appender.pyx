@@ -35,11 +35,7 @@ cdef class DurableAppender:
     def put(self, body, tags=None, keys=None, properties=None, *, int flag=0, int sys_flag=0,
             int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
             int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0):
-        """Append one message and wait until it is on disk; return its physical offset (bytes).
-
-        Raises:
-            FlushTimeoutError: it is stored, but the flush was late.
-        """
+        """Append one message and wait until it is on disk; return its physical offset (bytes)."""
         cdef Draft draft
         cdef int64_t size_bytes
         start_draft(&draft, self.appender.log.crc_property)
@@ -55,11 +51,7 @@ cdef class DurableAppender:
 
     def put_many(self, bodies, tags=None, keys=None, properties=None, *, int64_t born_timestamp_ms=0,
                  int64_t store_timestamp_ms=0):
-        """Append many messages and wait until all are on disk; return the physical offset of the first.
-
-        Raises:
-            FlushTimeoutError: they are stored, but the flush was late.
-        """
+        """Append many messages and wait until all are on disk; return the physical offset of the first."""
         cdef int64_t offset = self.appender.put_many(
             bodies, tags, keys, properties, born_timestamp_ms=born_timestamp_ms,
             store_timestamp_ms=store_timestamp_ms)

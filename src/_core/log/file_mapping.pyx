@@ -45,11 +45,7 @@ def keep_freed_memory(int kept_bytes, int mapped_bytes):
 
 
 def sync_file_system(str path):
-    """Make everything durable that was written to the file system of a path, whoever wrote it.
-
-    Raises:
-        StoreFailedError: the disk refused.
-    """
+    """Make everything durable that was written to the file system of a path, whoever wrote it."""
     cdef bytes encoded = path.encode("utf-8", "surrogateescape")
     cdef const char* c_path = encoded
     cdef int failed = 0

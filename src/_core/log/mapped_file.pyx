@@ -77,10 +77,7 @@ cdef class MappedFile:
 
     @staticmethod
     def open(str path, *, int64_t size_bytes=0):
-        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short.
-
-        A cold segment is mapped as the file that it was made of.
-        """
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file.readonly = True
         if path.endswith(COLD_SUFFIX):
@@ -113,10 +110,7 @@ cdef class MappedFile:
     @staticmethod
     def create(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint warm=False,
                bint pooled=False):
-        """Create, allocate and map a new file. Blocks until the blocks are there; safe off the append path.
-
-        `warm` populates the page tables for writing; `pooled` appends to memory until `commit`.
-        """
+        """Create, allocate and map a new file."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         cdef Mapping made
         cdef const char* c_path
@@ -275,11 +269,7 @@ cdef class MappedFile:
         return result
 
     def reserve(self, int64_t position):
-        """Make sure that bytes up to `position` have blocks behind them.
-
-        Raises:
-            StoreFullError: the disk has no room. Nothing was written.
-        """
+        """Make sure that bytes up to `position` have blocks behind them."""
         cdef int result
         self.check_writable()
         with nogil:
@@ -288,10 +278,7 @@ cdef class MappedFile:
             raise_errno(result, self.path, "allocate space for")
 
     def populate(self, int64_t end=-1):
-        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in.
-
-        Kernels without MADV_POPULATE_WRITE do the latter on first touch.
-        """
+        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in."""
         cdef int64_t begin = page_floor(max(self.allocated, load_acquire(&self.wrote)))
         self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
@@ -353,14 +340,7 @@ cdef class MappedFile:
             madvise(self.base + first, <size_t>(last - first), MADV_DONTNEED)
 
     def flush(self):
-        """Make everything committed durable; return the flushed position (bytes).
-
-        Raises:
-            StoreFailedError: this or an earlier flush failed. It is never retried: the kernel may have
-                dropped the dirty pages.
-
-        Durability: on return bytes below the flushed position survive a power cut.
-        """
+        """Make everything committed durable; return the flushed position (bytes)."""
         cdef int result
         self._check_usable()
         self.pin()

@@ -155,10 +155,7 @@ cdef class MappedFileQueue:
         return self.find(offset)
 
     def view(self, end_offset=None):
-        """A LogView of everything readable, or of what lies below `end_offset` (bytes).
-
-        Cost: O(1) while nothing was appended since the last call, else one step per file.
-        """
+        """A LogView of everything readable, or of what lies below `end_offset` (bytes)."""
         cdef int64_t end = self.readable_end()
         if end_offset is not None:
             end = min(end, <int64_t>end_offset)
@@ -207,14 +204,7 @@ cdef class MappedFileQueue:
     # -- opening
 
     def load(self):
-        """Map the files of all folders, all positions at their ends; recovery then sets the true end.
-
-        A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it
-        refuses a folder with foreign files. A reader ignores them, and takes a file that was cut as it is.
-
-        Raises:
-            StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
-        """
+        """Map the files of all folders, all positions at their ends; recovery then sets the true end."""
         cdef list paths, files
         self.check_usable()
         if not self.readonly:
@@ -309,12 +299,7 @@ cdef class MappedFileQueue:
     # -- files made ahead
 
     def run_allocator(self, int depth=0):
-        """Make files ahead of the appends, `depth` at most, until `stop_allocator`; the body of one thread.
-
-        Depth 0 is two files, or up to eight small ones that hold 64 MiB together.
-        Holds the interpreter lock neither while it waits nor while it works. Where making a file fails, the
-        append that needs it gets the error, and the next one makes it try again.
-        """
+        """Make up to `depth` files ahead of the appends until `stop_allocator`; the body of a thread."""
         cdef int64_t start
         self.check_writable()
         if self.choose is not None:
@@ -337,11 +322,7 @@ cdef class MappedFileQueue:
     # -- commit and flush
 
     def commit(self, int least_pages=0):
-        """Move pooled bytes into the file that holds `committed_where`; True if any moved. See `flush`.
-
-        Raises:
-            StoreFailedError: the write failed; the queue takes no more writes.
-        """
+        """Move pooled bytes into the file that holds `committed_where`; True if any moved. See `flush`."""
         cdef MappedFile file
         cdef int failed
         if not self.pooled:
@@ -422,10 +403,7 @@ cdef class MappedFileQueue:
     # -- both ends
 
     def set_end(self, int64_t offset):
-        """Set the end after recovery, in the last file. No byte is changed; what is there is made durable.
-
-        The bytes beyond must be zero: use `truncate` where they may not be.
-        """
+        """Set the end after recovery, in the last file. No byte is changed; what is there is made durable."""
         cdef MappedFile file = self.last
         self.check_writable()
         if file is None or not file.start_offset <= offset <= file.start_offset + self.file_size_bytes:
@@ -438,12 +416,7 @@ cdef class MappedFileQueue:
             self.end_at(file, offset)
 
     def truncate(self, int64_t offset):
-        """Cut the log at `offset`: later files go, and what follows in the file that holds it becomes zero.
-
-        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
-        A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
-        may see zeroes beyond `offset`. Appends wait meanwhile.
-        """
+        """Truncate the log at `offset`, durably."""
         with self.roll_lock, self.io_lock:
             self.check_writable()
             self.cutting = True

@@ -55,10 +55,7 @@ cdef class QueueAppender:
     def put(self, body, tags=None, keys=None, properties=None, *, int flag=0, int sys_flag=0,
             int64_t born_timestamp_ms=0, born_host=None, int reconsume_times=0,
             int64_t prepared_transaction_offset=0, int64_t store_timestamp_ms=0):
-        """Append one message; return its physical offset (bytes). Arguments as `CommitLog.append`.
-
-        Cost: one encode and one CRC under the interpreter lock; no system call while the file has room.
-        """
+        """Append one message; return its physical offset (bytes). Arguments as `CommitLog.append`."""
         cdef Draft draft
         start_draft(&draft, self.log.crc_property)
         draft.flag = flag
@@ -118,18 +115,7 @@ cdef class QueueAppender:
 
     def put_many(self, bodies, tags=None, keys=None, properties=None, *, int64_t born_timestamp_ms=0,
                  int64_t store_timestamp_ms=0):
-        """Append many messages that share all but their bodies; return the physical offset of the first.
-
-        Nothing is written when any body is refused. Other threads' messages may come to stand in between.
-
-        Args:
-            bodies: A sequence of bytes-like objects, at least one.
-            tags: As in `CommitLog.append`, for all.
-            keys: As in `CommitLog.append`, for all.
-            properties: As in `CommitLog.append`, for all.
-            born_timestamp_ms: As in `CommitLog.append`, for all.
-            store_timestamp_ms: As in `CommitLog.append`, for all.
-        """
+        """Append many messages that share all but their bodies; return the physical offset of the first."""
         cdef Draft draft
         cdef CommitLog log = self.log
         # A tuple of our own: other threads may change the caller's list while this one waits for a file.

@@ -272,10 +272,7 @@ cdef int64_t count_batch(const uint8_t* batch, int64_t batch_bytes) except -1:
 
 
 def copy_and_digest(target, list bodies):
-    """Copy bodies one after the other into a writable buffer and digest each; the last CRC.
-
-    What appending cannot do without: benchmarks measure the append against it.
-    """
+    """Copy bodies one after the other into a writable buffer and digest each; the last CRC."""
     cdef Py_buffer view
     cdef int64_t at = 0
     cdef int32_t crc = 0

@@ -249,24 +249,7 @@ cdef ScanStop scan_stop(const ScanState* s, int status):
 
 def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bint check_tail=False,
          progress=None):
-    """Walk the records that start in [start, end) and check each one.
-
-    Args:
-        view: Where to read.
-        start: Physical offset (bytes) of a record or a blank record.
-        end: Physical offset (bytes); None is the view's end.
-        check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
-            physical offset are always checked.
-        check_tail: Check that no page behind the body was lost, which only a crash does: a record with a page
-            of zeroes where its topic or properties should be is "torn".
-        progress: Called with the physical offset reached, about every 32 MiB.
-
-    Returns:
-        Where the walk stopped and why. `status` is "end", "zeroes" (both ordinary), "short", "bad magic",
-        "bad size", "bad crc", "bad position" or "torn".
-
-    Cost: one pass over the bytes, without the interpreter lock.
-    """
+    """Walk the records that start in [start, end) and check each one."""
     cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef int64_t stop = view.end_offset if end is None else end
     cdef int checks = (CHECK_ALL if check else CHECK_POSITION) | (CHECK_TAIL if check_tail else 0)
@@ -284,20 +267,7 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bin
 
 
 def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step_bytes, step_records=None):
-    """Cut [start, end) into ranges that begin at records.
-
-    Args:
-        view: Where to read.
-        start: Physical offset (bytes) of a record.
-        end: Physical offset (bytes).
-        step_bytes: Bytes of a range, rounded up to whole records.
-        step_records: Records of a range at most; None sets no limit.
-
-    Returns:
-        Physical offsets at which ranges begin, `start` first. Damage belongs to the range before it.
-
-    Cost: touches the head of every record, without the interpreter lock; digests nothing.
-    """
+    """Cut [start, end) into ranges that begin at records."""
     cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef Record record
     cdef int64_t records_max = INT64_MAX if step_records is None else max(1, <int64_t>step_records)
@@ -329,10 +299,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
 
 
 def find_next_record(LogView view not None, int64_t offset, end=None):
-    """The first physical offset in [offset, end) where a whole sound record stands, or None.
-
-    What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
-    """
+    """The first physical offset in [offset, end) where a whole sound record stands, or None."""
     cdef int64_t stop = view.end_offset if end is None else end
     cdef int64_t found
     with nogil:

@@ -291,11 +291,7 @@ cdef class StoredMessage:
         return self.unpack_body()
 
     def unpack_body(self, int64_t limit_bytes=PLAIN_BODY_LIMIT_BYTES):
-        """The body, unpacked where sysFlag says that it is compressed.
-
-        Raises:
-            CorruptBodyError: the packed bytes are damaged, or would unpack to more than `limit_bytes`.
-        """
+        """The body, unpacked where sysFlag says that it is compressed."""
         if not self.record.sys_flag & SYS_COMPRESSED:
             return self.body
         if _body_unpacker is None:
@@ -396,32 +392,12 @@ cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) e
 
 
 def read_message(LogView view not None, int64_t offset, *, bint check=True):
-    """The message at a physical offset.
-
-    Args:
-        view: Where to read.
-        offset: Physical offset (bytes) of a record.
-        check: Check the body CRC and the CRC property; lengths and stored position are always checked.
-
-    Raises:
-        OffsetOutOfRangeError: `offset` is outside the view.
-        CorruptRecordError: no sound record stands there.
-    """
+    """The message at a physical offset."""
     return read_sound(view, offset, CHECK_ALL if check else CHECK_POSITION)
 
 
 def read_messages(LogView view not None, units, *, bint check=True):
-    """The messages that consume queue units name, in their order.
-
-    Args:
-        view: Where to read.
-        units: Raw 20-byte units (any buffer).
-        check: As for `read_message`.
-
-    Raises:
-        OffsetOutOfRangeError: a unit points outside the view.
-        CorruptRecordError: no sound record stands where a unit points.
-    """
+    """The messages that consume queue units name, in their order."""
     cdef Py_buffer buffer
     cdef int64_t i, offset
     cdef int32_t size_bytes

@@ -208,12 +208,7 @@ cdef class BatchConsumeQueue(UnitQueue):
                 get_i64(unit + AT_BATCH_BASE), get_i16(unit + AT_BATCH_COUNT))
 
     def units(self, int64_t start, int64_t count):
-        """View raw 46-byte units from the first that ends above queue offset `start`; ends at the file's end.
-
-        Returns:
-            memoryview of at most `count` units; empty when `start` is at or above the queue's end. Below its
-            start it begins with the first unit.
-        """
+        """View raw 46-byte units from the one that holds queue offset `start`; ends at the file's end."""
         cdef int64_t available = 0
         cdef int64_t where
         cdef const uint8_t* unit

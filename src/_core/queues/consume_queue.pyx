@@ -147,11 +147,7 @@ cdef class ConsumeQueue(UnitQueue):
         return physical_offset, size_bytes, tags_code
 
     def units(self, int64_t start, int64_t count):
-        """View raw 20-byte units from queue offset `start` without copying; ends at the file's end.
-
-        Returns:
-            memoryview of at most `count` units; empty when `start` is outside the queue.
-        """
+        """View raw 20-byte units from queue offset `start` without copying; ends at the file's end."""
         if start < 0 or start > (<int64_t>1) << 58:
             return memoryview(b"")
         return self.view_units_at(start * CQ_UNIT_BYTES, count)

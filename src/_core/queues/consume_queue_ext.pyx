@@ -9,11 +9,7 @@ cdef int64_t EXT_ADDRESS_BASE = INT64_MIN
 
 
 cdef class ConsumeQueueExt:
-    """Extended units of one queue, read-only: size i16, tags code i64, store time i64, bit map size i16, bit
-    map.
-
-    A unit's address stands as the tags code of its 20-byte unit: its byte offset less 2**63.
-    """
+    """Extended units of one queue, read-only."""
 
     cdef readonly list files
     cdef readonly int64_t file_size_bytes

@@ -108,10 +108,7 @@ cdef class Dispatcher:
             return self.stalls.listed()
 
     def start_at(self, int64_t offset):
-        """Go on from another place, a record's start: after the log was cut, or to leave a damaged part out.
-
-        The queues and the index must have been cut before.
-        """
+        """Continue at the start of another record, after a truncation or past a damaged part."""
         with self.lock:
             self.stalls.clear()
             self._go_to(offset)

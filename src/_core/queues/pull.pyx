@@ -251,27 +251,7 @@ cdef _PullWalk start_walk(LogView log, int max_count, int64_t max_bytes, PullLim
 def pull(UnitQueue queue not None, LogView log not None, int64_t queue_offset, int max_count,
          int64_t max_bytes, PullLimits limits not None, tuple codes=(), tuple tags=(), *,
          bint as_ranges=False):
-    """Read a queue from an offset on, within upstream's limits.
-
-    Args:
-        queue: A ConsumeQueue or BatchConsumeQueue.
-        log: Where its records stand.
-        queue_offset: First message wanted (units).
-        max_count: Most messages. The first record is given whatever its size and count.
-        max_bytes: Most bytes of records.
-        limits: The store's own limits.
-        codes: Tag codes that pass; none: all pass.
-        tags: The tags of these codes in UTF-8; messages whose tag only has the same code are left out. Ranges
-            are filtered by code alone, as upstream's pull is.
-        as_ranges: Give ranges instead of messages.
-
-    Returns:
-        (status in the order of upstream's GetMessageStatus, next offset to ask for, the queue's least and end
-        offset, list of StoredMessage or RecordRanges, number of messages).
-
-    Cost: O(messages given + units passed); holds the interpreter lock.
-    Source: RocketMQ store/.../DefaultMessageStore.java (getMessage, isTheBatchFull).
-    """
+    """Read a queue from an offset on, within upstream's limits."""
     cdef _PullWalk walk = start_walk(log, max_count, max_bytes, limits, codes, tags, as_ranges)
     cdef int64_t next_offset = walk.read(queue, limits, queue_offset)
     return (walk.status, next_offset, walk.min_offset, walk.max_offset,

@@ -299,22 +299,7 @@ cdef class _LenientParser:
 
 
 def parse_lenient_json(str text, compact, bint with_references, int64_t containers_max):
-    """Parse one document in fastjson's dialect.
-
-    Cost is in proportion to the text. A thread that waits for the interpreter lock gets it now and then.
-
-    Args:
-        text: The document.
-        compact: Writes an object that is a key as text.
-        with_references: Whether to collect `{"$ref": text}`; without, these are objects like others.
-        containers_max: How many objects and lists there may be.
-
-    Returns:
-        The value, and for each reference its parent, its container and its key there.
-
-    Raises:
-        MalformedJsonError: names the place.
-    """
+    """Parse one document in fastjson's dialect."""
     cdef _LenientParser parser = _LenientParser.__new__(_LenientParser)
     parser.text = text
     parser.kind = PyUnicode_KIND(text)
