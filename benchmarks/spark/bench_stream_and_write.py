@@ -113,7 +113,7 @@ def disk_rate(path: Path, size_bytes: int) -> float:
     with WritebackFile(path) as file:
         for _ in range(size_bytes >> 20):
             file.sink.write(block)
-            file.go_on()
+            file.start_writeback()
         file.flush()
     taken_s = time.perf_counter() - begin
     path.unlink()

@@ -58,7 +58,7 @@ class KeepingWriter(DataSourceArrowWriter):
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
                     writer.write_batch(batch)
-                    file.go_on()
+                    file.start_writeback()
                     count += batch.num_rows
                     batch = next(iterator, None)
             file.flush()

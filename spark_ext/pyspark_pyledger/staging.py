@@ -92,7 +92,7 @@ def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> Stage
                 file = opened.enter_context(WritebackFile(folder / name))
                 writer = pa.ipc.new_file(file.sink, rows.schema)
             writer.write_batch(rows)
-            file.go_on()
+            file.start_writeback()
             count += rows.num_rows
         if writer is not None:
             writer.close()

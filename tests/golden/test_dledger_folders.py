@@ -34,7 +34,7 @@ FINDINGS = {
     "hole-second-last": {"lost-entries", "index-beyond", "checkpoint"},
     "hole-third-last": {"lost-entries", "index-beyond", "checkpoint"},
     "stray-file": {"unusual"},
-    "short-file": {"unusual", "cut-file"},
+    "short-file": {"unusual", "short-file"},
     "clean": set(),
     "torn-body": set(),
     "next-file-empty": set(),

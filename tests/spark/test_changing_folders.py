@@ -12,7 +12,7 @@ from pyspark_pyledger.partitions import AnyPartition
 from pyledger import arrow
 from pyledger.errors import DataLostError, StoreIOError, StoreNotFoundError
 from pyledger.store.cold.archive import archive
-from pyledger.store.files.folder import StoreFolder, on_files
+from pyledger.store.files.folder import StoreFolder, read_with_retries
 from tests.core.log.log_files import RecordFields
 from tests.spark.test_offsets import FILE_BYTES, write
 from tests.spark.ways import batch_table, read_parts, stream_table
@@ -84,10 +84,12 @@ def test_a_file_that_vanishes_between_a_look_and_its_use_is_looked_for_again(sto
 
         return use
 
-    assert on_files(str(store), act(lambda look: look < 3)) == min(map(str, (store / "commitlog").iterdir()))
+    assert read_with_retries(str(store), act(lambda look: look < 3)) == min(
+        map(str, (store / "commitlog").iterdir())
+    )
     assert len(looks) == 3
     with pytest.raises(StoreIOError):
-        on_files(str(store), act(bool))
+        read_with_retries(str(store), act(bool))
     looks.clear()
     there = min((store / "commitlog").iterdir())
 
@@ -96,7 +98,7 @@ def test_a_file_that_vanishes_between_a_look_and_its_use_is_looked_for_again(sto
         raise StoreIOError(str(there), "open", "Permission denied") from PermissionError()
 
     with pytest.raises(StoreIOError):
-        on_files(str(store), refuse)
+        read_with_retries(str(store), refuse)
     assert len(looks) == 1
 
 

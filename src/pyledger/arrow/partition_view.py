@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyledger._core import LogView, MappedFile
 from pyledger.arrow.scan_plan import MAX_OFFSET, LogRange, Partition
 from pyledger.errors import DataLostError
-from pyledger.store.files.folder import StoreFolder, on_files
+from pyledger.store.files.folder import StoreFolder, read_with_retries
 from pyledger.store.queues.unit_views import units_array
 
 
@@ -21,12 +21,12 @@ def map_partition(partition: Partition) -> LogView:
         StoreIOError: a file cannot be read.
     """
     low, high = _extent(partition)
-    return on_files(partition.path, lambda folder: _map(folder, low, high, partition))
+    return read_with_retries(partition.path, lambda folder: _map(folder, low, high, partition))
 
 
 def left_of(partition: Partition) -> Partition:
     """Return the part of a partition that still exists, if files were deleted since the plan was made."""
-    begin = on_files(partition.path, _begin_of)
+    begin = read_with_retries(partition.path, _begin_of)
     if begin <= _extent(partition)[0]:
         return partition
     if isinstance(partition, LogRange):

@@ -33,7 +33,7 @@ def test_folder_of_every_golden_case_shows_its_settings(golden: GoldenCase, gold
         assert {folder.queue_file_size_bytes()} == sizes
     if folder.index_files:
         assert folder.index_geometry() == (settings["maxHashSlotNum"], settings["maxIndexNum"])
-    assert not folder.cut_files
+    assert not folder.short_files
     assert not folder.unusual
 
 
@@ -66,7 +66,7 @@ def test_log_file_size_survives_cut_and_missing_files(
         log_file(tmp_path, start, length)
     folder = read_folder(tmp_path)
     assert folder.log_file_size_bytes == size_bytes
-    assert [f.size_bytes for f in folder.cut_files] == [n for _, n in files if n < size_bytes]
+    assert [f.size_bytes for f in folder.short_files] == [n for _, n in files if n < size_bytes]
 
 
 def test_empty_last_file_is_left_out_as_upstream_does(tmp_path: Path) -> None:

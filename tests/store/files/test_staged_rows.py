@@ -136,9 +136,9 @@ def test_commands_name_and_remove_it(store: Path) -> None:
     dead, alive = staged(store, "job-dead"), staged(store, "job-alive")
     killed_owner(dead)
     own(alive)
-    told = pyledger("info", store).out
-    assert f"staged: {dead} (1,000 bytes): rows that a job of process" in told
-    assert f"staged: {alive} (1,000 bytes): rows that a job of process {os.getpid()} has staged" in told
+    out = pyledger("info", store).out
+    assert f"staged: {dead} (1,000 bytes): rows of a job that has ended (process " in out
+    assert f"staged: {alive} (1,000 bytes): rows of a running job (process {os.getpid()})" in out
     found = pyledger("verify", store)
     assert found.code == 0
     assert f"note: {dead}: staged-rows" in found.out

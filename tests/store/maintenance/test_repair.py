@@ -74,7 +74,7 @@ def test_last_file_of_several_gets_the_size_of_the_others(tmp_path: Path) -> Non
     store = golden_case("rolled-5").unpack(tmp_path)
     log = max((store / "commitlog").iterdir())
     log.write_bytes(log.read_bytes()[:5000])
-    assert "cut-file" in problems(store)
+    assert "short-file" in problems(store)
     assert not repair(store).complete, "queues tell of records that went with the bytes"
     assert [step.action for step in repair(store).steps] == ["leave"]
     assert repair(store, cut_at_damage=True).complete

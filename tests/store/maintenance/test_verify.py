@@ -50,7 +50,7 @@ def test_verify_judges_every_golden_folder_as_upstream_does(golden: GoldenCase, 
         ("torn-zero-5", "torn-record", 226105),
         ("torn-zero-4", "torn-record", 236592),
         ("torn-clean-5", "torn-record", 46204),
-        ("short-file-5", "cut-file", 49922),
+        ("short-file-5", "short-file", 49922),
     ],
 )
 def test_verify_names_what_was_changed_by_hand(tmp_path: Path, name: str, kind: str, offset: int) -> None:
@@ -166,7 +166,7 @@ def cut_checkpoint(store: Path) -> int:
     [
         (damage_record, "damaged-record"),
         (remove_log_file, "missing-file"),
-        (cut_log_file, "cut-file"),
+        (cut_log_file, "short-file"),
         (change_blank, "blank-record"),
         (change_unit_size, "queue-unit"),
         (change_unit_tags, "queue-unit"),

@@ -46,7 +46,11 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
     done = archive(store, older_than_ms=older_than, block_bytes=block_size, dry_run=dry_run)
     with contextlib.closing(done):
         for file in done:
-            files, original, packed = files + 1, original + file.original_bytes, packed + file.packed_bytes
+            files, original, packed = (
+                files + 1,
+                original + file.original_bytes,
+                packed + file.compressed_bytes,
+            )
             if as_json:
                 emit_done(
                     {
@@ -54,7 +58,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
                         "file": file.path,
                         "offset": file.start_offset,
                         "sizeBytes": file.original_bytes,
-                        "packedBytes": None if dry_run else file.packed_bytes,
+                        "packedBytes": None if dry_run else file.compressed_bytes,
                         "lastStoreTimestamp": file.last_store_timestamp,
                         "done": not dry_run,
                     }
@@ -62,7 +66,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
             elif dry_run:
                 write_done(printable(f"would pack {file.path}: {file.original_bytes:,} bytes"))
             else:
-                sizes = f"{file.original_bytes:,} bytes in {file.packed_bytes:,}"
+                sizes = f"{file.original_bytes:,} bytes in {file.compressed_bytes:,}"
                 write_done(printable(f"packed {file.target}: {sizes}"))
     if not as_json:
         share = f"; {original / packed:.2f} to 1" if packed else ""

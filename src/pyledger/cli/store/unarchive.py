@@ -33,7 +33,7 @@ def command(store: str, dry_run: bool, as_json: bool) -> None:
                         "file": file.path,
                         "offset": file.start_offset,
                         "sizeBytes": file.original_bytes,
-                        "packedBytes": file.packed_bytes,
+                        "packedBytes": file.compressed_bytes,
                         "done": not dry_run,
                     }
                 )

@@ -1,9 +1,9 @@
-"""Sealed files of the commit log become cold segments, and files again.
+"""Convert sealed files of the commit log to cold segments, and back.
 
-At every moment each part of the log is there in full, on disk: the packed file is written beside the
-original, flushed, read back and compared; it takes its name; only then the original goes. The way back is the
-same. A crash leaves the original, both, or the packed file. Where both stand the plain file counts: it was
-flushed before it got its name, so `settle_archive` removes the other, and what was not finished.
+Every part of the log is on disk at all times: a segment is written, flushed, read back and compared, and then
+renamed; only then the original is removed. `unarchive` works in the same way. A crash leaves the original,
+both files, or the segment. If both exist, the plain file is used: it was flushed before it was renamed, so
+`remove_leftovers` deletes the segment, and unfinished files.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
-from pyledger.store.files.archive_leftovers import UNFINISHED_SUFFIX, settle_archive
+from pyledger.store.files.archive_leftovers import UNFINISHED_SUFFIX, remove_leftovers
 from pyledger.store.files.folder import StoreFile, read_folder
 from pyledger.store.files.lock import lock_store
 from pyledger.store.queues.unit_views import same_bytes
@@ -28,7 +28,7 @@ COMPARE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """A file that was packed or unpacked, or would be."""
+    """A file that was archived or unarchived, or would be."""
 
     path: str
     """Before."""
@@ -37,10 +37,10 @@ class ArchivedFile:
     start_offset: int
     """Physical offset (bytes)."""
     original_bytes: int
-    packed_bytes: int
-    """0 in a dry run."""
+    compressed_bytes: int
+    """0 in a dry run of `archive`."""
     last_store_timestamp: int
-    """Store time of its last record (ms); 0 when unpacking."""
+    """Store time of its last record (ms); 0 from `unarchive`."""
 
 
 def archive(
@@ -51,27 +51,27 @@ def archive(
     dry_run: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Generator[ArchivedFile, None, None]:
-    """Pack the sealed files of a store whose last message was stored before a time, the oldest first.
+    """Compress the sealed files of a store whose last message was stored before a time, the oldest first.
 
     Args:
         path: The store folder.
-        older_than_ms: Store time (ms). The last file of the log is never packed.
-        block_bytes: Most bytes of a block: 64 KiB, 256 KiB or 1 MiB.
-        dry_run: Only say which files.
-        progress: Called with the physical offset (bytes) behind each file that is done.
+        older_than_ms: Store time (ms). The last file of the log is never compressed.
+        block_bytes: Limit of a block: 64 KiB, 256 KiB or 1 MiB.
+        dry_run: Change nothing.
+        progress: Called with the end (physical offset, bytes) of each file that is done.
 
     Yields:
-        Each file, once it is packed.
+        Each file, once it is compressed.
 
     Raises:
         StoreLockedError: another process has the store open for writing.
-        CorruptRecordError: a file is damaged. It stays as it is, those before it are packed.
-        StoreIOError: the operating system refused, such as for want of room. The file stays as it is.
+        CorruptRecordError: a file is damaged. It is unchanged; those before it are compressed.
+        StoreIOError: a system call failed, for example because the disk is full. The file is unchanged.
 
-    Durability: an original file is removed only when the packed one is on disk and was compared with it.
+    Durability: an original file is removed only after its segment is on disk and was compared with it.
     """
     root = os.fspath(path)
-    read_folder(root)  # a lock file must not be left in what is no store
+    read_folder(root)  # raises before a lock file is created in a folder that is not a store
     if dry_run:
         for file, last_ms in _old_files(root, older_than_ms):
             yield ArchivedFile(
@@ -79,11 +79,11 @@ def archive(
             )
         return
     with lock_store(root):
-        settle_archive(root)
+        remove_leftovers(root)
         for file, last_ms in _old_files(root, older_than_ms):
             target = file.path + COLD_SUFFIX
-            packed_bytes = _pack(file.path, target, block_bytes)
-            yield ArchivedFile(file.path, target, file.start_offset, file.size_bytes, packed_bytes, last_ms)
+            size = _compress(file.path, target, block_bytes)
+            yield ArchivedFile(file.path, target, file.start_offset, file.size_bytes, size, last_ms)
             if progress is not None:
                 progress(file.start_offset + file.size_bytes)
 
@@ -91,48 +91,45 @@ def archive(
 def unarchive(
     path: str | os.PathLike[str], *, dry_run: bool = False, progress: Callable[[int], None] | None = None
 ) -> Generator[ArchivedFile, None, None]:
-    """Make plain files of all cold segments of a store again, byte for byte, the newest first.
+    """Restore the original files of all cold segments of a store, byte for byte, the newest first.
 
     Args:
         path: The store folder.
-        dry_run: Only say which files.
-        progress: Called with the bytes of plain files written so far.
+        dry_run: Change nothing.
+        progress: Called with the bytes restored so far.
 
     Yields:
-        Each file, once it is back.
+        Each file, once it is restored.
 
     Raises:
         StoreLockedError: another process has the store open for writing.
-        StoreFormatError: a segment is damaged. It stays as it is.
-        StoreIOError: the operating system refused, such as for want of room.
+        StoreFormatError: a segment is damaged. It is unchanged.
+        StoreIOError: a system call failed, for example because the disk is full.
 
-    Durability: a cold segment is removed only when the plain file is on disk.
+    Durability: a cold segment is removed only after the plain file is on disk.
     """
     root = os.fspath(path)
     cold = [file for file in reversed(read_folder(root).log_files) if file.is_cold]
     if dry_run:
         for file in cold:
-            yield _unpacked(file)
+            yield _restored(file)
         return
     done = 0
     with lock_store(root):
-        settle_archive(root)
+        remove_leftovers(root)
         for file in reversed(read_folder(root).log_files):
             if not file.is_cold:
                 continue
-            fact = _unpacked(file)
-            _unpack(fact.path, fact.target)
-            yield fact
-            done += fact.original_bytes
+            restored = _restored(file)
+            _decompress(restored.path, restored.target)
+            yield restored
+            done += restored.original_bytes
             if progress is not None:
                 progress(done)
 
 
 def _old_files(root: str, older_than_ms: int) -> Iterator[tuple[StoreFile, int]]:
-    """Plain files before the one that the log ends in, each with the store time (ms) of its last record.
-
-    Up to the first that is too young.
-    """
+    """Yield sealed plain files and the store time (ms) of their last record, up to the first too new."""
     with StoreReader.open(root, on_corrupt="skip") as reader:
         folder, end = reader.layout, reader.max_offset
     for file in folder.log_files:
@@ -141,7 +138,7 @@ def _old_files(root: str, older_than_ms: int) -> Iterator[tuple[StoreFile, int]]
         if file.is_cold:
             continue
         if file.size_bytes != folder.log_file_size_bytes:
-            raise StoreFormatError(file.path, "was cut", "let `pyledger repair` mend it first")
+            raise StoreFormatError(file.path, "is truncated", "run `pyledger repair` first")
         last_ms = _last_store_time(file)
         if last_ms >= older_than_ms:
             return
@@ -149,7 +146,7 @@ def _old_files(root: str, older_than_ms: int) -> Iterator[tuple[StoreFile, int]]
 
 
 def _last_store_time(file: StoreFile) -> int:
-    """Store time (ms) of the last record of a file, as far as its records can be walked; 0 without any."""
+    """Store time (ms) of the last record of a file that can be read in sequence; 0 when there is none."""
     mapped = MappedFile.open(file.path)
     try:
         view = LogView([mapped], file.start_offset + file.size_bytes)
@@ -158,21 +155,21 @@ def _last_store_time(file: StoreFile) -> int:
         mapped.close()
 
 
-def _pack(path: str, target: str, block_bytes: int) -> int:
-    """Replace a plain file by a cold segment; the bytes that this has."""
+def _compress(path: str, target: str, block_bytes: int) -> int:
+    """Replace a plain file by a cold segment; return the size (bytes) of the segment."""
     unfinished = path + UNFINISHED_SUFFIX + COLD_SUFFIX
     with _replacing(path, unfinished, target) as source:
         size = write_segment(source, unfinished, block_bytes=block_bytes)
         _flush_file(unfinished, os.stat(path))
         _compare(source, unfinished, target)
-    return size.packed_bytes
+    return size.compressed_bytes
 
 
-def _unpack(path: str, target: str) -> None:
-    """Replace a cold segment by the plain file that it was made of."""
+def _decompress(path: str, target: str) -> None:
+    """Replace a cold segment by the original file."""
     unfinished = target + UNFINISHED_SUFFIX
     with _replacing(path, unfinished, target) as source:
-        _refuse_damaged(source)
+        _raise_if_damaged(source)
         with open(unfinished, "wb", opener=open_regular) as out:
             os.posix_fallocate(out.fileno(), 0, source.size_bytes)
             for at in range(0, source.size_bytes, COMPARE_BYTES):
@@ -183,69 +180,65 @@ def _unpack(path: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _replacing(path: str, unfinished: str, target: str) -> Iterator[MappedFile]:
-    """The file that the block makes another of, which then takes its place; nothing changes if that fails."""
+    """Yield the source; once the block has written `unfinished`, let it replace `path` under its new name.
+
+    If the block fails, `path` stays and `unfinished` is removed.
+    """
     source = MappedFile.open(path)
     try:
         yield source
     except OSError as error:
-        _forget(unfinished)
+        _unlink(unfinished)
         raise StoreIOError(target, "write", error.strerror or str(error)) from error
     except BaseException:
-        _forget(unfinished)
+        _unlink(unfinished)
         raise
     finally:
         source.close()
-    _take_place(unfinished, target, path)
+    os.rename(unfinished, target)
+    flush_folder(Path(target).parent)
+    os.unlink(path)
+    flush_folder(Path(target).parent)
 
 
-def _unpacked(file: StoreFile) -> ArchivedFile:
+def _restored(file: StoreFile) -> ArchivedFile:
     target = file.path.removesuffix(COLD_SUFFIX)
-    packed_bytes = os.path.getsize(file.path)
-    return ArchivedFile(file.path, target, file.start_offset, file.size_bytes, packed_bytes, 0)
+    size = os.path.getsize(file.path)
+    return ArchivedFile(file.path, target, file.start_offset, file.size_bytes, size, 0)
 
 
 def _flush_file(path: str, like: os.stat_result) -> None:
-    """Make a file durable, with the mode and the times of another: retention goes by them."""
+    """Make a file durable, with the mode and the times of another: retention depends on them."""
     os.chmod(path, like.st_mode & 0o7777)
     os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
     with open(path, "rb", opener=open_regular) as file:
         os.fsync(file.fileno())
 
 
-def _compare(source: MappedFile, packed: str, target: str) -> None:
-    """Raise unless a packed file gives the bytes of its original."""
-    copy = MappedFile.open(packed)
+def _compare(source: MappedFile, segment: str, target: str) -> None:
+    """Raise unless a segment reads as its original."""
+    copy = MappedFile.open(segment)
     try:
         for at in range(0, source.size_bytes, COMPARE_BYTES):
             length = min(COMPARE_BYTES, source.size_bytes - at)
             with source.view(at, length) as one, copy.view(at, length) as other:
                 if not same_bytes(one, other):
-                    raise StoreFormatError(target, f"does not give back bytes {at} to {at + length}", _TRY)
+                    problem = f"differs from its original in bytes {at} to {at + length}"
+                    raise StoreFormatError(target, problem, "check disk and memory; nothing was changed")
     finally:
         copy.close()
 
 
-def _refuse_damaged(segment: MappedFile) -> None:
+def _raise_if_damaged(segment: MappedFile) -> None:
     damaged = ColdIndex(segment).damaged_blocks()
     if damaged:
         raise StoreFormatError(
             segment.path,
             f"{len(damaged)} of its blocks are damaged, number {damaged[0]} first",
-            "put a sound copy in its place; nothing was changed",
+            "restore the file from an intact copy; nothing was changed",
         )
 
 
-def _forget(path: str) -> None:
+def _unlink(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
-
-
-def _take_place(unfinished: str, target: str, old: str) -> None:
-    """Give a file that is on disk its name, then remove the one that it stands for."""
-    os.rename(unfinished, target)
-    flush_folder(Path(target).parent)
-    os.unlink(old)
-    flush_folder(Path(target).parent)
-
-
-_TRY = "the disk or the memory is at fault; nothing was changed"

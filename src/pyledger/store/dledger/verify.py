@@ -60,7 +60,7 @@ def _check_run(folder: DLedgerFolder) -> Iterator[Finding]:
         for file in files:
             if file.size_bytes != size_bytes:
                 detail = f"has {file.size_bytes} bytes instead of {size_bytes}: no node starts with it"
-                yield Finding("cut-file", file.path, file.start_offset, detail)
+                yield Finding("short-file", file.path, file.start_offset, detail)
 
 
 def _check_end(reader: DLedgerReader, stop: EntryStop) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What an archiving that was cut off leaves in the commit log's folder."""
+"""Files that an interrupted archive run leaves in the folder of the commit log."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from pyledger.atomic_file import flush_folder
 from pyledger.store.files.folder import LOG_FOLDER, names_in
 
 UNFINISHED_SUFFIX = ".tmp"
-"""Behind the name of a plain file: it, or its packed form, is being written."""
+"""Suffix of a plain file, or of its segment before `.lz4`, while it is being written."""
 _LEFT_OVER = re.compile(r"(00\d{18})(\.tmp|\.tmp\.lz4|\.lz4)", re.ASCII)
 
 
-def settle_archive(root: str) -> None:
-    """Remove what an archiving that was cut off left behind. Under the lock of the store."""
+def remove_leftovers(root: str) -> None:
+    """Remove unfinished files, and segments whose plain file still exists. Needs the store lock."""
     folder = os.path.join(root, LOG_FOLDER)
     names = set(names_in(folder))
     found = [hit for name in sorted(names) if (hit := _LEFT_OVER.fullmatch(name))]

@@ -1,6 +1,6 @@
-"""The `checkpoint` file: up to which store times log, queues and index are durable.
+"""The `checkpoint` file: the store times up to which log, queues and index are durable.
 
-4096 bytes, of which the first 40 are five i64, big-endian; the rest is zero. See docs/formats/checkpoint.md.
+4,096 bytes: five big-endian i64, then zeroes. See docs/formats/checkpoint.md.
 Source: RocketMQ store/.../StoreCheckpoint.java.
 """
 
@@ -19,7 +19,7 @@ _FIELDS = struct.Struct(">5q")
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Times of the last durable record of each part, in ms since 1970 UTC; 0 where not known."""
+    """Store times of the last durable records, in ms since 1970 UTC; 0 where not known."""
 
     physic_msg_timestamp: int = 0
     """Store time (ms) of a record up to which the commit log is on disk."""
@@ -28,22 +28,22 @@ class StoreCheckpoint:
     index_msg_timestamp: int = 0
     """Store time (ms) of the last record in the newest index file that is full and on disk."""
     master_flushed_offset: int = 0
-    """Physical offset (bytes) that a slave knows to be on its master's disk."""
+    """On a slave: the physical offset (bytes) up to which its master has flushed."""
     confirm_phy_offset: int = 0
     """Physical offset (bytes) of the last record that the last recovery found."""
 
     @property
     def min_timestamp_ms(self) -> int:
-        """Records stored before this time (ms) are in the log and in their queues, on disk."""
+        """Records stored before this time (ms) are durable in the log and in their queues."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SAFETY_MS)
 
     @property
     def log_timestamp_ms(self) -> int:
-        """Records stored before this time (ms) are in the log, on disk; 0 where not known."""
+        """Records stored before this time (ms) are durable in the log; 0 where not known."""
         return max(0, self.physic_msg_timestamp - SAFETY_MS)
 
     def encode(self) -> bytes:
-        """The whole file."""
+        """Return the content of the file."""
         fields = (
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -55,7 +55,7 @@ class StoreCheckpoint:
 
 
 def decode(data: bytes) -> StoreCheckpoint | None:
-    """Decode the file's bytes; None when they are too few or name a time before 1970."""
+    """Decode the content of the file; None when it is too short or has a negative field."""
     if len(data) < _FIELDS.size:
         return None
     fields = _FIELDS.unpack_from(data)
@@ -63,10 +63,10 @@ def decode(data: bytes) -> StoreCheckpoint | None:
 
 
 def read(path: str) -> StoreCheckpoint | None:
-    """Read a checkpoint file; None, "nothing is known", when it is missing or unusable.
+    """Read a checkpoint file; None when it is missing or unusable.
 
     Raises:
-        StoreIOError: the file is there and cannot be read.
+        StoreIOError: the file exists but cannot be read.
     """
     try:
         with open(path, "rb", opener=open_regular) as file:
@@ -81,8 +81,8 @@ def write(path: str, checkpoint: StoreCheckpoint) -> None:
     """Replace a checkpoint file.
 
     Raises:
-        StoreIOError: the operating system refused; the old file is still whole.
+        StoreIOError: a system call failed; the old file is unchanged.
 
-    Durability: on return the new content survives a power cut; before that the old one or the new one does.
+    Durability: on return the new content survives a power failure; before that, the old or new one.
     """
     write_file(Path(path), checkpoint.encode(), backup=False)

@@ -1,6 +1,6 @@
-"""The files in a store's folder `config`: topics, groups, how far consumers and deliveries have come.
+"""The files in a store's folder `config`: topics, groups, and offsets of consumers and deliveries.
 
-Each class is one file: `read` gives its content or that of its `.bak`, `write` replaces it for good.
+Each class is one file: `read` returns its content or that of its `.bak`, `write` replaces it durably.
 
 Source: RocketMQ broker/.../TopicConfigManager.java, ConsumerOffsetManager.java, ScheduleMessageService.java,
 SubscriptionGroupManager.java, ConsumerOrderInfoManager.java.
@@ -74,7 +74,7 @@ class ConsumerOffsets:
         topics: dict[str, list[str]] = {}
         for topic, group in sorted(self.offsets):
             topics.setdefault(group, []).append(topic)
-        # The middle part is told to tools alone: readers take what they need from the table.
+        # `groupTopicMap` is for upstream's tools only; `read` needs just the table.
         document = {"dataVersion": self.version.document(), "groupTopicMap": topics, "offsetTable": table}
         write_json(folder / CONSUMER_OFFSETS_FILE, document)
 
@@ -142,7 +142,7 @@ class OrderedPopTable:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """From the folder `config`; empty when there is no such file. Batches of nothing are left out."""
+        """From the folder `config`; empty when there is no such file. Empty batches are left out."""
         with opened_table(folder / ORDERED_POPS_FILE, "table") as (table, _):
             batches = {}
             for key, queues in table.items():
@@ -163,7 +163,7 @@ class OrderedPopTable:
 
 
 def parse_batch(document: Mapping[str, Any]) -> OrderedBatch:
-    """A batch from upstream's form: offsets count from the first, what is done is a bit each."""
+    """Parse upstream's form: offsets are relative to the first; a bit mask marks those that are done."""
     first, *rest = map(int, document["o"])
     offsets = (first, *(first + one for one in rest))
     done = int(document.get("cm", 0))
@@ -198,7 +198,7 @@ def batch_document(batch: OrderedBatch) -> dict[str, Any]:
 
 
 GROUP_DEFAULTS: Mapping[str, Any] = SubscriptionGroup("").document()
-"""A group as a 5.3 broker makes it, in upstream's words."""
+"""A new group of a 5.3 broker, by upstream's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +235,10 @@ class SubscriptionGroups:
 
 @contextmanager
 def opened_table(path: Path, name: str) -> Iterator[tuple[Mapping[Any, Any], Mapping[str, Any]]]:
-    """The table of a document and the document; both empty where there is no file.
+    """Yield a table of a document, and the document; both are empty when there is no file.
 
     Raises:
-        StoreFormatError: the document has another shape than the block takes it for.
+        StoreFormatError: the document does not have the structure that the block expects.
     """
     found = read_json(path)
     try:

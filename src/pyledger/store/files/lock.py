@@ -1,8 +1,8 @@
 """The `lock` file: one writer at a time on a store folder, the same lock that a Java broker takes.
 
-A POSIX record lock on bytes [0, 1), which a broker's `FileChannel.tryLock` takes too; the file then says
-`lock`. Such a lock belongs to the process: opening and closing the file anywhere else in it would drop the
-lock, and a second lock in it would succeed. A table of the process guards against the latter; nothing else in
+A POSIX record lock on bytes [0, 1), as a broker's `FileChannel.tryLock` takes it; the file then holds the
+word `lock`. Such a lock belongs to the process: closing the file anywhere in the process releases the lock,
+and a second lock by the same process succeeds. A table of held locks prevents the second; no other code in
 the project opens the file.
 """
 
@@ -15,27 +15,27 @@ from typing import Self
 from pyledger.errors import StoreIOError, StoreLockedError
 from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import NO_ROOM, disk_error
-from pyledger.store.files.folder import LOCK_FILE, refuse_foreign_parts
+from pyledger.store.files.folder import LOCK_FILE, reject_foreign_parts
 
 _held: dict[tuple[int, int], int] = {}
+"""Locks of this process: device and inode of the file to the process id that took it."""
 # The system's lock belongs to the process: only this keeps two threads from both taking it.
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
-"""Locks of this process: device and inode of the file to the process id that took it."""
 
 
 def lock_store(path: str) -> "StoreLock":
-    """The lock of a store, not taken yet: for each writer, and each command that changes the folder.
+    """Return the lock of a store, not taken yet: for writers and for commands that change the folder.
 
     Raises:
-        StoreFormatError: the store has parts that we could not keep in step with its log.
+        StoreFormatError: the store has parts that only a Java broker can write.
     """
-    refuse_foreign_parts(path)
+    reject_foreign_parts(path)
     return StoreLock(path)
 
 
 def write_word(descriptor: int) -> None:
-    """What upstream writes there; nobody reads it, so a full disk may refuse it."""
+    """Write the content that upstream writes. It is never read, so a full disk is no error."""
     try:
         os.pwrite(descriptor, b"lock", 0)
     except OSError as error:
@@ -44,7 +44,7 @@ def write_word(descriptor: int) -> None:
 
 
 class StoreLock:
-    """The lock of one store folder, held from `acquire` to `release`."""
+    """Lock of one store folder, held from `acquire` to `release`."""
 
     def __init__(self, store_path: str) -> None:
         self.path = os.path.join(store_path, LOCK_FILE)
@@ -62,15 +62,15 @@ class StoreLock:
 
         Raises:
             StoreLockedError: another process, or another store object of this one, holds it.
-            StoreIOError: the file cannot be made or locked.
+            StoreIOError: the file cannot be created or locked.
         """
         with _guard:
             return self._acquire()
 
     def _acquire(self) -> Self:
         try:
-            # Through stat first: opening and closing a file that this process has locked would unlock it.
-            self._refuse_second()
+            # By stat: opening and closing a file that this process has locked would unlock it.
+            self._raise_if_held()
             descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise disk_error(self.path, "open", error) from error
@@ -90,7 +90,7 @@ class StoreLock:
         return self
 
     def release(self) -> None:
-        """Give the lock back; does nothing when it is not held. The file stays, as upstream leaves it."""
+        """Release the lock, if it is held. The file stays, as upstream leaves it."""
         if self._descriptor < 0:
             return
         if self.held:
@@ -98,7 +98,7 @@ class StoreLock:
         os.close(self._descriptor)
         self._descriptor = -1
 
-    def _refuse_second(self) -> None:
+    def _raise_if_held(self) -> None:
         try:
             facts = os.stat(self.path)
         except FileNotFoundError:

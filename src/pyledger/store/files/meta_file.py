@@ -1,6 +1,6 @@
 """Small files of a store, each replaced as a whole; see `pyledger.atomic_file` for how.
 
-Upstream reads the `.bak` when the file itself is missing, empty or broken, and so do we, deleting nothing.
+As upstream, the `.bak` is read when the file itself is missing, empty or broken. Nothing is deleted.
 
 Source: RocketMQ common/.../ConfigManager.java, MixAll.java (string2File).
 """
@@ -16,7 +16,7 @@ from pyledger.store.files.disk_error import disk_error
 from pyledger.wire import fastjson
 
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
-"""Something else bears the name of the file, of its `.bak` or of its `.tmp`."""
+"""Something that is not a regular file has the name of the file, of its `.bak` or of its `.tmp`."""
 
 
 def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
@@ -28,8 +28,8 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
         backup: Keep the old content as `<name>.bak`.
 
     Raises:
-        StoreFullError: no room; the old file stands as it was.
-        StoreIOError: the operating system refused.
+        StoreFullError: the disk is full; the old file is unchanged.
+        StoreIOError: another system call failed.
 
     Durability: on return the new content survives a power failure; before that, the old or new one.
     """
@@ -41,11 +41,11 @@ def write_file(path: Path, content: bytes, *, backup: bool = True) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Have a folder, and those above it.
+    """Create a folder and its parents where they are missing.
 
     Raises:
-        StoreFullError: no room.
-        StoreIOError: the operating system refused.
+        StoreFullError: the disk is full.
+        StoreIOError: another system call failed.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -54,11 +54,11 @@ def make_folder(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The document in a file or, where that is missing, empty or broken, in its `.bak`; None without either.
+    """Return the document in a file or, if that is missing, empty or broken, in its `.bak`; else None.
 
     Raises:
-        StoreFormatError: what is there cannot be parsed.
-        StoreIOError: the operating system refused.
+        StoreFormatError: neither can be parsed.
+        StoreIOError: a file cannot be read.
     """
     broken: MalformedJsonError | UnicodeDecodeError | None = None
     for candidate in (path, backup_of(path)):
@@ -81,5 +81,5 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write a document as Java reads it; see `write_file`."""
+    """Write a document in Java's JSON dialect; see `write_file`."""
     write_file(path, fastjson.dump(document).encode())

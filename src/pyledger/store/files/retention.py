@@ -1,8 +1,8 @@
-"""Which commit-log files are given up, and when: by age at a set hour, by how full the disk is, or on demand.
+"""Which commit-log files are deleted, and when: by age at a set hour, by disk usage, or on demand.
 
-Deleting is always from the head, a whole file at a time, never the last one; queues and index files follow
-the log. The rule is pure (`RetentionRule`): usage, hour and time are arguments. Upstream's hysteresis is
-kept: between the forced and the warning percentage the disk-full state keeps its old value.
+Whole files are deleted, from the start of the log, never the last one; queues and index files follow the log.
+The rule is pure (`RetentionRule`): usage, hour and time are arguments. It has upstream's hysteresis: between
+the forced and the warning percentage the disk-full state keeps its old value.
 
 Source: RocketMQ store/.../DefaultMessageStore.java (CleanCommitLogService, CleanConsumeQueueService).
 """
@@ -15,7 +15,7 @@ from pyledger.store.files.disk_error import disk_error
 
 MS_PER_HOUR = 3_600_000
 MANUAL_ROUNDS = 20
-"""Rounds that one request on demand stays good for, as upstream."""
+"""Rounds for which one request on demand is valid, as upstream."""
 
 DiskUsage = Callable[[str], int]
 
@@ -26,20 +26,20 @@ class DiskSpace:
 
     total_bytes: int
     free_bytes: int
-    """What is reserved for root counts as free here, as upstream shows it."""
+    """Includes the space reserved for root, as upstream reports it."""
     available_bytes: int
-    """What others than root may still take."""
+    """Free space for users other than root."""
 
     @property
     def used_percent(self) -> int:
-        """How full it is, rounded up, as `df` has it: what is reserved does not count; -1: not known."""
+        """Usage, rounded up, as `df` computes it: without the space reserved for root; -1: not known."""
         used = self.total_bytes - self.free_bytes
         total = used + self.available_bytes
         return -(-used * 100 // total) if total else -1
 
 
 def disk_space(path: str) -> DiskSpace:
-    """The file system of a path; all sizes are 0 when it cannot be told."""
+    """Return the sizes of the file system of a path; all 0 when they are not known."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -49,7 +49,7 @@ def disk_space(path: str) -> DiskSpace:
 
 
 def disk_usage(path: str) -> int:
-    """How full the file system of a path is, in percent, rounded up; -1 when it cannot be told."""
+    """Return the usage of the file system of a path in percent, rounded up; -1 when it is not known."""
     return disk_space(path).used_percent
 
 
@@ -58,15 +58,15 @@ class RetentionDecision:
     """What one round of cleaning does."""
 
     clean: bool
-    """Delete files whose time has come."""
+    """Delete expired files."""
     immediate: bool
-    """Delete the oldest files whatever their age."""
+    """Delete the oldest files regardless of their age."""
     disk_full: bool
-    """Take no more messages until there is room."""
+    """Reject puts until there is free space."""
 
 
 class RetentionRule:
-    """Decides a round of cleaning. Holds only the disk-full state and the credits of requests on demand."""
+    """Decides each round of cleaning. Its state: disk full, and the rounds left of a request on demand."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class RetentionRule:
         self._manual_rounds = 0
 
     def request(self) -> None:
-        """Ask for cleaning on demand: the next rounds clean whatever the hour."""
+        """Request cleaning on demand: the next rounds clean regardless of the hour."""
         self._manual_rounds = MANUAL_ROUNDS
 
     def decide(self, hour: int, usages: Sequence[int]) -> RetentionDecision:
-        """Decide for the local hour and how full (percent) each path is, the commit log's first.
+        """Decide by the local hour and the usage (percent) of each path, the commit log's first.
 
-        A negative usage is unknown and cleans, as upstream; it never forces.
+        An unknown (negative) usage cleans, as upstream, but never forces.
         """
         immediate = needs_space = False
         for used in usages:
@@ -115,14 +115,14 @@ class RetentionRule:
 def count_expired(
     paths: Sequence[str], now_ms: int, reserved_ms: int, *, immediate: bool, batch_max: int
 ) -> int:
-    """Count the files at the head that may go: the oldest first, up to the first that must stay.
+    """Count the files at the start of the log that may be deleted.
 
     Args:
         paths: Commit-log files in order. The last one always stays.
         now_ms: Wall clock.
-        reserved_ms: Age that a file must have reached since its last change.
+        reserved_ms: Least time since the last change of a file.
         immediate: Ignore the age.
-        batch_max: Most files of one round.
+        batch_max: Limit of files per round.
 
     Returns:
         How many files, from the first, to delete.
@@ -136,10 +136,10 @@ def count_expired(
 
 
 def _changed_ms(path: str) -> int:
-    """When a file was changed last (ms since 1970 UTC); 0: somebody else removed it."""
+    """Time of a file's last change (ms since 1970 UTC); 0 when it no longer exists."""
     try:
         return os.stat(path).st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise disk_error(path, "look at", error) from error
+        raise disk_error(path, "stat", error) from error

@@ -1,7 +1,7 @@
-"""Rows that Spark's writes have staged beside a store's log, and which of them no job will publish.
+"""Rows that Spark writes have staged in a store folder, and which of them no job will publish.
 
-`<store>/spark/<job>/` holds the files of one job, and `owner`: which process runs the job, on which machine.
-A journal `<job>.json` that is not done names files whose rows the next write appends; they are not removed.
+`<store>/spark/<job>/` holds the files of one job, and `owner`: the process that runs the job, and its
+machine. A journal `<job>.json` that is not done names files whose rows the next write appends; they are kept.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from pyledger.store.files.folder import STAGING_FOLDER
 
 OWNER_FILE = "owner"
 STALE_MS = 7 * 86_400_000
-"""Age (ms) from which files of an unknown owner, or one on another machine, count as abandoned."""
+"""Age (ms) at which files of an unknown owner, or of one on another machine, count as abandoned."""
 
 State = Literal["active", "unfinished", "abandoned", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class StagedJob:
-    """What one job has staged."""
+    """The staged files of one job."""
 
     path: str
     size_bytes: int
@@ -35,7 +35,7 @@ class StagedJob:
 
 
 def claim(folder: Path, pid: int) -> None:
-    """Note that a process runs the job of a staging folder; where that cannot be written, age decides."""
+    """Record which process runs the job of a staging folder. If that fails, the age of the files decides."""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{OWNER_FILE}.{os.getpid()}"
@@ -44,20 +44,20 @@ def claim(folder: Path, pid: int) -> None:
 
 
 def find_staged(store_path: str | os.PathLike[str], now_ms: int) -> list[StagedJob]:
-    """Staging folders of a store with something in them, by name, and what is known of their jobs."""
+    """Return the staging folders of a store that are not empty, by name, with the state of their jobs."""
     home = Path(store_path) / STAGING_FOLDER
     try:
         folders = sorted(path for path in home.iterdir() if path.is_dir())
     except OSError:
         return []
-    return [found for folder in folders if (found := _look_at(folder, now_ms)) is not None]
+    return [found for folder in folders if (found := _staged_job(folder, now_ms)) is not None]
 
 
 def remove_abandoned(store_path: str | os.PathLike[str], now_ms: int) -> list[StagedJob]:
-    """Remove what provably dead jobs, and unknown ones that are old, have staged; what was removed.
+    """Remove the staged files of dead jobs, and old ones of unknown jobs; return those jobs.
 
-    Under the lock of the store. Only files that were there when the owner was found dead are removed: a
-    stream that starts again stages others in the same folder.
+    The caller holds the store lock. Only files that existed when the owner was found dead are removed: a
+    restarted stream stages others in the same folder.
     """
     abandoned = [job for job in find_staged(store_path, now_ms) if job.state == "abandoned"]
     for job in abandoned:
@@ -66,7 +66,7 @@ def remove_abandoned(store_path: str | os.PathLike[str], now_ms: int) -> list[St
 
 
 def remove(job: StagedJob) -> None:
-    """Remove the files of a job, and its folder when it is empty then."""
+    """Remove the files of a job, and its folder if that is then empty."""
     for file in job.files:
         Path(file).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -74,12 +74,12 @@ def remove(job: StagedJob) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a job staged, finished or not."""
+    """Remove the staging folder of a job, finished or not."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _look_at(folder: Path, now_ms: int) -> StagedJob | None:
-    # Files before the owner: what a later owner stages is not among them.
+def _staged_job(folder: Path, now_ms: int) -> StagedJob | None:
+    # List files before reading the owner, so that files of a later owner are not included.
     files, size_bytes, changed_ms = [], 0, 0
     try:
         for file in sorted(folder.iterdir()):
@@ -88,7 +88,7 @@ def _look_at(folder: Path, now_ms: int) -> StagedJob | None:
             size_bytes += facts.st_size if file.name != OWNER_FILE else 0
             changed_ms = max(changed_ms, facts.st_mtime_ns // 1_000_000)
     except OSError:
-        return None  # swept meanwhile
+        return None  # removed meanwhile
     if not files:
         return None
     state, detail = _state(folder, now_ms - changed_ms)
@@ -99,23 +99,23 @@ def _state(folder: Path, age_ms: int) -> tuple[State, str]:
     if _has_journal(folder):
         return (
             "unfinished",
-            "rows of a write that was broken off; the next Spark write to the store appends them",
+            "rows of an interrupted write; the next Spark write to the store appends them",
         )
     owner = _read(folder / OWNER_FILE)
     machine = _machine()
     if owner is not None and machine is not None and owner.get("machine") == machine:
         pid = owner.get("pid", 0)
         if _is_alive(pid, owner.get("began")):
-            return "active", f"rows that a job of process {pid} has staged, which runs"
-        return "abandoned", f"rows that a job of process {pid} has staged, which is gone"
+            return "active", f"rows of a running job (process {pid})"
+        return "abandoned", f"rows of a job that has ended (process {pid})"
     if age_ms >= STALE_MS:
         days = age_ms // 86_400_000
-        return "abandoned", f"rows that a job has staged {days} days ago, and has not published"
-    return "unknown", "rows that a job has staged; whether it still runs cannot be determined here"
+        return "abandoned", f"rows that a job staged {days} days ago and did not publish"
+    return "unknown", "rows of a job; whether it is running cannot be determined here"
 
 
 def _has_journal(folder: Path) -> bool:
-    """Whether a publication of the job is under way; one that cannot be read counts as one."""
+    """Whether the job is being published. A journal that cannot be read counts as unfinished."""
     file = folder.with_name(f"{folder.name}.json")
     if not file.exists():
         return False
@@ -132,7 +132,7 @@ def _read(file: Path) -> dict[str, object] | None:
 
 
 def _machine() -> str | None:
-    """Where process ids mean the same: this boot of this kernel, and this namespace of process ids."""
+    """The scope in which a process id is unique: this boot of the kernel and this PID namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -141,7 +141,7 @@ def _machine() -> str | None:
 
 
 def _is_alive(pid: object, began: object) -> bool:
-    """Whether a process of this machine lives; a later one with its id is another."""
+    """Whether a process of this machine is alive; a later one with the same id does not count."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -155,13 +155,13 @@ def _is_alive(pid: object, began: object) -> bool:
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in ticks of this boot; None where the system does not tell."""
+    """Start of a process in ticks since boot; None where that is not known."""
     facts = _facts_of(pid)
     return None if facts is None else int(facts[19])
 
 
 def process_of_job() -> int:
-    """The process whose end is the end of a job that is planned here: Spark's JVM above, or this process."""
+    """Return the process with which a job planned here ends: the parent JVM of Spark, or this process."""
     pid = os.getpid()
     while pid > 1:
         facts = _facts_of(pid)
@@ -177,7 +177,7 @@ def process_of_job() -> int:
 
 
 def _facts_of(pid: int) -> list[str] | None:
-    """Fields of /proc/<pid>/stat from the state on: the second is the parent, the twentieth the start."""
+    """Fields of /proc/<pid>/stat from the state on: 1 is the parent, 19 the start time."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A new file that is on its way to the disk while it is written: its flush has little left to wait for."""
+"""A new file whose write-back starts while it is written, so that its flush has little left to wait for."""
 
 import os
 from pathlib import Path
@@ -8,18 +8,18 @@ from typing import Self
 from pyledger._core import start_writing_back
 
 BEGIN_BYTES = 8 << 20
-"""The kernel is asked to write whenever there is so much more."""
+"""Write-back is started each time this many bytes were added."""
 
 
 class WritebackFile:
-    """Write to `sink`, call `go_on` after each part, and `flush` in the end."""
+    """Write to `sink`, call `start_writeback` after each part, and `flush` at the end."""
 
     def __init__(self, path: Path) -> None:
         self.sink = path.open("xb")
         self._begun_bytes = 0
 
-    def go_on(self) -> None:
-        """Let the kernel begin to write what the file got, once it is much. The flush tells of errors."""
+    def start_writeback(self) -> None:
+        """Start write-back once enough bytes were added. `flush` reports its errors."""
         written_bytes = self.sink.tell()
         if written_bytes - self._begun_bytes >= BEGIN_BYTES:
             self.sink.flush()
@@ -27,7 +27,7 @@ class WritebackFile:
             self._begun_bytes = written_bytes
 
     def flush(self) -> None:
-        """Return once all is on the disk; its name is the folder's to flush."""
+        """Make the content durable. The caller flushes the folder."""
         self.sink.flush()
         os.fsync(self.sink.fileno())
 

@@ -28,7 +28,7 @@ from pyledger.store.files.folder import (
     read_folder,
 )
 from pyledger.store.files.lock import lock_store
-from pyledger.store.files.rebuild_commit import settle_swap, swap_in
+from pyledger.store.files.rebuild_commit import commit_rebuild, undo_rebuild
 from pyledger.store.queues.queue_units import open_stored
 from pyledger.store.reading.lost_end import find_lost_end
 from pyledger.store.reading.reader import StoreReader
@@ -72,7 +72,7 @@ def rebuild_locked(
     """As `rebuild`, by one who holds the store's lock; `accept_loss`: also where the log lacks its end."""
     read_folder(root)  # of a DLedger log only its group knows what is committed, and shall have units
     beside = os.path.join(root, REBUILD_FOLDER)
-    settle_swap(root)
+    undo_rebuild(root)
     lost = None if accept_loss else find_lost_end(root)
     if lost is not None:
         raise lost.error()
@@ -83,7 +83,7 @@ def rebuild_locked(
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    swap_in(root)
+    commit_rebuild(root)
     return report
 
 

@@ -19,7 +19,7 @@ from pyledger.clock import SystemClock
 from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.files import checkpoint
-from pyledger.store.files.archive_leftovers import settle_archive
+from pyledger.store.files.archive_leftovers import remove_leftovers
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import (
@@ -31,7 +31,7 @@ from pyledger.store.files.folder import (
     read_folder,
 )
 from pyledger.store.files.lock import lock_store
-from pyledger.store.files.rebuild_commit import settle_swap
+from pyledger.store.files.rebuild_commit import undo_rebuild
 from pyledger.store.files.staged_rows import find_staged, remove
 from pyledger.store.maintenance.rebuild import rebuild_locked
 from pyledger.store.maintenance.verify import verify
@@ -97,8 +97,8 @@ def repair(
     if dry_run:
         return RepairReport(tuple(_plan(root, file_size_bytes, cut_at_damage)), None)
     with lock_store(root):
-        settle_swap(root)
-        settle_archive(root)
+        undo_rebuild(root)
+        remove_leftovers(root)
         steps = _plan(root, file_size_bytes, cut_at_damage)
         side = None
         if any(step.action == "cut" for step in steps):
@@ -166,7 +166,7 @@ def _extend_steps(
     folder: StoreFolder, problems: list[Finding], file_size_bytes: int | None, cut: int | None
 ) -> list[RepairStep]:
     whole = file_size_bytes or folder.log_file_size_bytes
-    cut_paths = {p.file for p in problems if p.kind == "cut-file"}
+    cut_paths = {p.file for p in problems if p.kind == "short-file"}
     steps = []
     for file in folder.log_files:
         if file.path not in cut_paths:

@@ -53,9 +53,9 @@ def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Fi
 def check_run_of_files(folder: StoreFolder) -> Iterator[Finding]:
     """Files that are missing or shorter than the others."""
     size = folder.log_file_size_bytes
-    for file in folder.cut_files:
+    for file in folder.short_files:
         detail = f"has {file.size_bytes} of {size} bytes; `pyledger repair` gives it its size back"
-        yield Finding("cut-file", file.path, file.start_offset + file.size_bytes, detail)
+        yield Finding("short-file", file.path, file.start_offset + file.size_bytes, detail)
     for file, after in pairwise(folder.log_files):
         missing = after.start_offset - file.start_offset - size
         if missing > 0:
@@ -72,7 +72,7 @@ def check_log_end(files: list[MappedFile], stop: LogEnd) -> Iterator[Finding]:
     lone = files[0] if len(files) == 1 else None
     if lone and (stop.status == "short" or 0 < whole.end_offset - stop.end_offset < BLANK_BYTES):
         detail = f"ends within a record after {lone.mapped_bytes} bytes, so it was longer once"
-        yield Finding("cut-file", lone.path, whole.end_offset, detail)
+        yield Finding("short-file", lone.path, whole.end_offset, detail)
     if stop.status in ("end", "zeroes"):
         return
     path = next(f.path for f in reversed(files) if f.start_offset <= stop.end_offset)

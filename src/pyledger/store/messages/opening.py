@@ -23,7 +23,7 @@ from pyledger.errors import IllegalMessageError, StoreFormatError
 from pyledger.regular_file import open_regular
 from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.files import checkpoint as checkpoint_file
-from pyledger.store.files.archive_leftovers import settle_archive
+from pyledger.store.files.archive_leftovers import remove_leftovers
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.disk_error import NO_ROOM, disk_error
 from pyledger.store.files.folder import (
@@ -36,10 +36,10 @@ from pyledger.store.files.folder import (
     is_folder,
     offset_files,
     read_folder,
-    refuse_foreign_parts,
+    reject_foreign_parts,
 )  # fmt: skip
 from pyledger.store.files.lock import StoreLock, lock_store
-from pyledger.store.files.rebuild_commit import settle_swap
+from pyledger.store.files.rebuild_commit import undo_rebuild
 from pyledger.store.messages.recovery import (
     LogVerdict,
     RecoveredStore,
@@ -99,7 +99,7 @@ def open_parts(
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
         StoreConfig.from_properties(options)
-    refuse_foreign_parts(path)
+    reject_foreign_parts(path)
     try:
         _prepare_folder(path, create=create)
         return _open_locked(path, config, options, truncate_at_corruption=truncate_at_corruption)
@@ -113,8 +113,8 @@ def _open_locked(
     lock = lock_store(path).acquire()
     try:
         check_room(path)
-        settle_swap(path)
-        settle_archive(path)
+        undo_rebuild(path)
+        remove_leftovers(path)
         folder = read_folder(path)
         settings = config or fit_settings(folder, options)
         recovered = _recover_folder(folder, settings, truncate_at_corruption=truncate_at_corruption)

@@ -23,7 +23,7 @@ from pyledger.store.files.folder import (
     DEFAULT_BATCH_QUEUE_FILE_BYTES,
     DEFAULT_QUEUE_FILE_BYTES,
     QUEUE_FOLDER,
-    home_of,
+    derived_folder,
 )
 from pyledger.store.queues.unit_views import (
     BATCH_CQ_UNIT,
@@ -247,8 +247,10 @@ class QueueUnits:
 def open_stored(store_path: str, topic: str, queue_id: int, *, batch: bool) -> StoredQueue:
     """Map the files of one queue read-only."""
     if batch:
-        return BatchConsumeQueue(home_of(store_path, BATCH_QUEUE_FOLDER), topic, queue_id, readonly=True)
-    return ConsumeQueue(home_of(store_path, QUEUE_FOLDER), topic, queue_id, readonly=True)
+        return BatchConsumeQueue(
+            derived_folder(store_path, BATCH_QUEUE_FOLDER), topic, queue_id, readonly=True
+        )
+    return ConsumeQueue(derived_folder(store_path, QUEUE_FOLDER), topic, queue_id, readonly=True)
 
 
 def _stored_units(stored: StoredQueue, start: int, end: int) -> Iterator[memoryview]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pyledger._core import IndexFileSet, KeyCollector, LogView, find_next_record
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.folder import INDEX_FOLDER, StoreFolder, home_of
+from pyledger.store.files.folder import INDEX_FOLDER, StoreFolder, derived_folder
 from pyledger.store.reading.recovered_queues import record_boundary
 
 QUERY_MAX = 64
@@ -58,7 +58,7 @@ def recover_index(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoin
     Cost: one pass over the part of the log that the index files do not cover.
     """
     safe_ms = None if folder.clean else checkpoint.index_msg_timestamp if checkpoint else 0
-    files = IndexFileSet(home_of(folder.path, INDEX_FOLDER), readonly=True, safe_timestamp_ms=safe_ms)
+    files = IndexFileSet(derived_folder(folder.path, INDEX_FOLDER), readonly=True, safe_timestamp_ms=safe_ms)
     # The last record that the files name is looked at again: a crash may have kept some of its keys from
     # them.
     covered = record_boundary(view, min(max(files.end_physical_offset, view.start_offset), view.end_offset))

@@ -23,7 +23,7 @@ from pyledger.store.files.folder import (
     CHECKPOINT_FILE,
     LOG_FOLDER,
     StoreFolder,
-    on_files,
+    read_with_retries,
 )
 from pyledger.store.reading.log_end import Damage, LogEnd, find_log_end, whole_view
 from pyledger.store.reading.queue_ends import QueueEnd, queue_ends
@@ -95,9 +95,11 @@ def find_lost_end(path: str) -> LostEnd | None:
         named = max((one.place for one in queue_ends(folder)), default=-1)
         entry = last_entry(folder)
         known = checkpoint_file.read(os.path.join(folder.path, CHECKPOINT_FILE))
-        return on_files(path, lambda later: _hold(later, max(named, entry), known) if later.clean else None)
+        return read_with_retries(
+            path, lambda later: _hold(later, max(named, entry), known) if later.clean else None
+        )
 
-    return on_files(path, look)
+    return read_with_retries(path, look)
 
 
 def _hold(folder: StoreFolder, named: int, known: StoreCheckpoint | None) -> LostEnd | None:

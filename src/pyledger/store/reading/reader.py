@@ -18,7 +18,7 @@ from pyledger.model.message import QueueRange
 from pyledger.model.tags import parse_tags
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, on_files
+from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, read_with_retries
 from pyledger.store.queues.queue_units import QueueUnits
 from pyledger.store.queues.unit_views import Raw, Units, keep_tags, units_array
 from pyledger.store.reading.key_index import QUERY_MAX, KeyIndex, recover_index
@@ -152,7 +152,7 @@ class StoreReader:
             self._files.keep_up(folder.log_files, folder.log_file_size_bytes)
             return folder
 
-        return on_files(self.path, map_all)
+        return read_with_retries(self.path, map_all)
 
     @property
     def clean(self) -> bool:
