@@ -13,15 +13,17 @@ from typing import Any
 from pyledger._core import LogView, MappedFile, frame_digest, survey_blocks
 from pyledger.errors import CorruptRecordError, StoreFormatError
 from pyledger.regular_file import open_regular
-from pyledger.store.files.cold_trailer import TRAILER, TRAILER_MAGIC
 
 BLOCK_BYTES = 256 << 10
 """Limit of a block before compression."""
 SKIPPABLE_MAGIC = 0x184D2A50
+TRAILER_MAGIC = b"PYLCOLD1"
 
 _DIGEST_BYTES = 4
 _BLOCK_CODES = {64 << 10: 4, 256 << 10: 5, 1 << 20: 6}
 _ENTRY = struct.Struct("<QIIqqII")
+_TRAILER = struct.Struct("<8sQQQQIIIII")
+"""Without the digest that follows it."""
 
 Block = tuple[int, int, int, int, set[bytes]]
 """Physical offset, record count, lowest and highest store time (ms), topics."""
@@ -120,7 +122,7 @@ def _trailer(
     blocks: Sequence[Block],
 ) -> bytes:
     entries, numbers, names = index
-    plain = TRAILER.pack(
+    plain = _TRAILER.pack(
         TRAILER_MAGIC,
         source.size_bytes,
         source.start_offset,

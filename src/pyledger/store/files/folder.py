@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
+from pyledger._core import MappedFile
 from pyledger.config.store import BATCH_UNIT_BYTES, CONSUME_QUEUE_UNIT_BYTES
 from pyledger.errors import StoreFormatError, StoreIOError, StoreNotFoundError
 from pyledger.model.names import LIGHT_QUEUE_PREFIX
-from pyledger.store.files.cold_trailer import original_size
 
 LOG_FOLDER = "commitlog"
 QUEUE_FOLDER = "consumequeue"
@@ -443,11 +443,15 @@ def _cold_file(path: str, name: str, plain: Container[str]) -> StoreFile | None:
         return None
     whole = os.path.join(path, name)
     try:
-        return StoreFile(whole, int(found[1]), original_size(whole), is_cold=True)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreIOError(whole, "read", error.strerror or str(error)) from error
+        segment = MappedFile.open(whole)
+    except StoreIOError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    try:
+        return StoreFile(whole, segment.start_offset, segment.size_bytes, is_cold=True)
+    finally:
+        segment.close()
 
 
 def whole_file_size(files: Sequence[StoreFile], default_bytes: int) -> int:
