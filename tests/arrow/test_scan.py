@@ -321,8 +321,8 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "is not a regular expression": {"topics_pattern": "("},
     "time zone": {"since": datetime(2024, 1, 1)},  # noqa: DTZ001
     "not a time": {"until": "yesterday"},
-    "no offset": {"starting_offsets": "first"},
-    "is not an offset": {"ending_offsets": {"t": {"0": -3}}},
+    "not an offset": {"starting_offsets": "first"},
+    "of t is not an offset": {"ending_offsets": {"t": {"0": -3}}},
     "below 1": {"batch_rows": 0},
     "log, queue": {"plan": "fast"},
     "error, skip": {"on_corrupt": "ignore"},
