@@ -43,8 +43,8 @@ def runtime_library() -> str | None:
     """Path of the compiler's libasan; None where it has none."""
     if shutil.which(compiler()) is None:
         return None
-    asked = [compiler(), "-print-file-name=libasan.so"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    command = [compiler(), "-print-file-name=libasan.so"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return found if os.path.isabs(found) and os.path.exists(found) else None
 
 
@@ -88,8 +88,8 @@ def run_tests(library: str, arguments: list[str], seconds: float) -> int:
         ASAN_OPTIONS="detect_leaks=0:allow_user_segv_handler=1:handle_sigbus=0",
         UBSAN_OPTIONS="print_stacktrace=1:" + os.environ.get("UBSAN_OPTIONS", "halt_on_error=1"),
     )
-    asked = [sys.executable, "-c", "import pyledger._core as core; print(core.__file__, core.build_kind())"]
-    module = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-c", "import pyledger._core as core; print(core.__file__, core.build_kind())"]
+    module = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     if not (module.startswith(str(PACKAGE)) and module.endswith("debug\n")):
         raise SystemExit(f"sanitize: the tests would import {module.strip()}")
     # What native code writes at its end is not captured, so it is seen. The first finding ends the tests, so
@@ -117,14 +117,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The native tests with sanitizers.")
     parser.add_argument("--seconds", type=float, default=3600, help="stop after so long, building included")
     parser.add_argument("tests", nargs="*", help="arguments of pytest; without any, the native tests")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     library = runtime_library()
     if library is None:
         print("sanitize: skipped, as the compiler has no libasan (on Debian or Ubuntu: apt install libasan8)")
         return 0
     begin = time.monotonic()
     build()
-    return run_tests(library, asked.tests, max(1.0, asked.seconds - (time.monotonic() - begin)))
+    return run_tests(library, options.tests, max(1.0, options.seconds - (time.monotonic() - begin)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The index from Python: a key put, a key asked for. Baseline: the plain model."""
+"""The index from Python: put a key, look up a key. Baseline: the plain model."""
 
 import itertools
 from pathlib import Path
@@ -49,10 +49,10 @@ def test_query(benchmark: Any, calls: int, implementation: str, tmp_path: Path) 
     index = IndexFileSet(str(tmp_path), *COUNTS) if implementation == "native" else IndexModel(*COUNTS)
     for n in range(calls):
         index.put("orders", key(n), n * 432, TIME_MS + n)
-    asked = range(0, calls, 1 if implementation == "native" else max(calls // 20, 1))
+    sampled = range(0, calls, 1 if implementation == "native" else max(calls // 20, 1))
 
     def act() -> int:
-        return sum(index.query("orders", key(n))[-1] for n in asked)
+        return sum(index.query("orders", key(n))[-1] for n in sampled)
 
-    assert benchmark.pedantic(act, rounds=ROUNDS, warmup_rounds=1) == 432 * sum(asked)
-    note(benchmark, len(asked))
+    assert benchmark.pedantic(act, rounds=ROUNDS, warmup_rounds=1) == 432 * sum(sampled)
+    note(benchmark, len(sampled))

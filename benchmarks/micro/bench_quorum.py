@@ -42,12 +42,12 @@ def bench_quorum_index(measured: BenchmarkFixture, voters: int, implementation: 
 
 @pytest.mark.benchmark(group="quorum index of 3 to 7 peers, against `sorted`")
 def bench_quorum_of_groups(rounds: Rounds) -> None:
-    """Nanoseconds of a call with a list, by turns with the bare expression; the loop's time is in both."""
-    turns = 20 if rounds.full else 1
+    """Nanoseconds of a call with a list, alternating with the bare expression; the loop's time is in both."""
+    repeats = 20 if rounds.full else 1
 
     def best_ns(statement: str, marks: list[int]) -> float:
         names = {"marks": marks, "quorum_index": quorum_index, "n": len(marks)}
-        return min(timeit.repeat(statement, globals=names, number=10 * CALLS, repeat=turns)) / CALLS * 1e8
+        return min(timeit.repeat(statement, globals=names, number=10 * CALLS, repeat=repeats)) / CALLS * 1e8
 
     def compare() -> dict[int, tuple[float, float]]:
         found = {}

@@ -20,7 +20,7 @@ NO_RECOVERY = "[bookie]\nauto_recovery_daemon_enabled = false\n"
 
 
 @dataclass
-class Bookies:
+class Cluster:
     """A cluster that runs; processes by the names of bookies."""
 
     address: str
@@ -41,10 +41,10 @@ def serving(*words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def our_bookies(folder: Path, count: int, address: str = "") -> Iterator[Bookies]:
-    """Bookies of ours without autorecovery, their cluster in a file unless it is somewhere else."""
+def our_bookies(folder: Path, count: int, address: str = "") -> Iterator[Cluster]:
+    """Our bookies without autorecovery, their cluster in a file unless it is somewhere else."""
     folder.mkdir(exist_ok=True)
-    cluster = Bookies(address or f"sqlite:{folder / 'metadata'}")
+    cluster = Cluster(address or f"sqlite:{folder / 'metadata'}")
     if not address:
         asyncio.run(format_cluster(cluster.address))
     off = folder / "off.toml"
@@ -58,8 +58,8 @@ def our_bookies(folder: Path, count: int, address: str = "") -> Iterator[Bookies
 
 
 @contextmanager
-def for_both_clients(folder: Path, impl: str, count: int) -> Iterator[tuple[Bookies, str]]:
-    """Bookies of ours or Java's, and the ZooKeeper server of their cluster."""
+def for_both_clients(folder: Path, impl: str, count: int) -> Iterator[tuple[Cluster, str]]:
+    """Our bookies or Java's, and the ZooKeeper server of their cluster."""
     folder.mkdir()
     with ExitStack() as stack:
         java = stack.enter_context(java_cluster(folder, bookies=0 if impl == "ours" else count))
@@ -67,7 +67,7 @@ def for_both_clients(folder: Path, impl: str, count: int) -> Iterator[tuple[Book
             yield stack.enter_context(our_bookies(folder / "ours", count, java.address)), java.hosts
         else:
             named = {str(at): process for at, process in enumerate(java.bookies)}
-            yield Bookies(java.address, named), java.hosts
+            yield Cluster(java.address, named), java.hosts
 
 
 async def format_cluster(address: str) -> None:

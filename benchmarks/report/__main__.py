@@ -40,7 +40,7 @@ PACKAGES = ("numpy", "pyarrow", "pyspark", "lmdb", "rocksdict")
 ROWS = (*STORE_ROWS, *SPARK_ROWS, *SERVER_ROWS, *LEDGER_ROWS, *START_ROWS)
 
 Place = tuple[str, str]
-"""A line of the table: the last one that is not told as a part of another, and itself."""
+"""A line of the table: the last question that is not a part of another, and the line itself."""
 
 
 def measure(runs: int, folder: Path, options: list[str]) -> None:

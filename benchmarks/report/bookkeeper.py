@@ -29,13 +29,13 @@ def many_adds(bookies: int, goal: float) -> Callable[[Results], Verdict]:
 
 
 def java_client(r: Results) -> Verdict:
-    told, ratios = [], []
+    parts, ratios = [], []
     for bookies in SIZES:
         found = pairs(r, bookies)
         ours, java = (found[f"java_on_{whose}"]["addsPerSecond"] for whose in ("ours", "java"))
         ratios.append(ours / java)
-        told.append(f"{bookies}: {ours / java:.1f}× ({rate(ours)} by {rate(java)})")
-    return min(ratios) >= 1, ", ".join(told)
+        parts.append(f"{bookies}: {ours / java:.1f}× ({rate(ours)} by {rate(java)})")
+    return min(ratios) >= 1, ", ".join(parts)
 
 
 def bookies_time(r: Results) -> Verdict:
@@ -44,19 +44,19 @@ def bookies_time(r: Results) -> Verdict:
     for bookies in SIZES:
         ours, java = (pairs(r, bookies)[f"java_on_{whose}"]["bookies_cpu_s"] for whose in ("ours", "java"))
         ratios.append(ours / java)
-    told = ", ".join(f"{bookies}: {ratio:.2f}×" for bookies, ratio in zip(SIZES, ratios, strict=True))
-    return max(ratios) <= 0.7, told
+    text = ", ".join(f"{bookies}: {ratio:.2f}×" for bookies, ratio in zip(SIZES, ratios, strict=True))
+    return max(ratios) <= 0.7, text
 
 
 def reads(r: Results) -> Verdict:
-    told, ratios = [], []
+    parts, ratios = [], []
     for bookies in SIZES:
         found = pairs(r, bookies)
         java = max(found["java_on_java"][name] for name in ("readsPerSecond", "batchReadsPerSecond"))
         ours = found["ours_on_ours"]["reads_per_second"]
         ratios.append(ours / java)
-        told.append(f"{bookies}: {ours / java:.1f}× ({rate(ours)} by {rate(java)})")
-    return min(ratios) >= 2, ", ".join(told)
+        parts.append(f"{bookies}: {ours / java:.1f}× ({rate(ours)} by {rate(java)})")
+    return min(ratios) >= 2, ", ".join(parts)
 
 
 def killed(r: Results) -> Verdict:
@@ -91,8 +91,8 @@ def bookie(fact: str, met: Met, unit: str) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         run = r.only("bookie.add")
         ours, java = run["ours"][fact], run["java"][fact]
-        told = f"{rate(ours)} by {rate(java)}" if unit == "/s" else f"{ours:.1f} by {java:.1f} {unit}"
-        return met(ours / java), f"{ours / java:.2f}× ({told})"
+        text = f"{rate(ours)} by {rate(java)}" if unit == "/s" else f"{ours:.1f} by {java:.1f} {unit}"
+        return met(ours / java), f"{ours / java:.2f}× ({text})"
 
     return judge
 
@@ -111,9 +111,9 @@ def copies(r: Results) -> Verdict:
 
 
 LEDGER_ROWS = (
-    Row("ledgers: an add, 1 under way, p50, our pair by Java's", "≤ 0.8×", lone_add),
-    Row("— 1,000 under way, 1 bookie", "≥ 1.2×", many_adds(1, 1.2)),
-    Row("— 1,000 under way, 3 bookies, 3/3/2", "≥ 2×", many_adds(3, 2)),
+    Row("ledgers: an add, 1 in flight, p50, our pair by Java's", "≤ 0.8×", lone_add),
+    Row("— 1,000 in flight, 1 bookie", "≥ 1.2×", many_adds(1, 1.2)),
+    Row("— 1,000 in flight, 3 bookies, 3/3/2", "≥ 2×", many_adds(3, 2)),
     Row("— Java's client on 1 and 3 bookies of ours, by Java's", "≥ 1×", java_client),
     Row("— processor time of those bookies, by Java's", "≤ 0.7×", bookies_time),
     Row("— a closed ledger read, by Java's reads or batched reads", "≥ 2×", reads),
@@ -123,11 +123,11 @@ LEDGER_ROWS = (
     Row("— recovery open, 1 M entries", "< 2 s", recovery("many_ms", 2000)),
     Row("— recovery open, 5 unconfirmed entries", "< 50 ms", recovery("unconfirmed_ms", 50)),
     Row("— digests of entries of 1 KiB", "≥ 10 GB/s", digest),
-    Row("bookie: an add, 1 under way, p50", "≤ 0.8× Java's", bookie("p50_us", lambda x: x <= 0.8, "µs")),
-    Row("— 1,000 under way", "≥ 1.2× Java's", bookie("per_second", lambda x: x >= 1.2, "/s")),
+    Row("bookie: an add, 1 in flight, p50", "≤ 0.8× Java's", bookie("p50_us", lambda x: x <= 0.8, "µs")),
+    Row("— 1,000 in flight", "≥ 1.2× Java's", bookie("per_second", lambda x: x >= 1.2, "/s")),
     Row("— the bookie's CPU for an add", "≤ 0.7× Java's", bookie("cpu_us", lambda x: x <= 0.7, "µs")),
     Row("— start, memory while idle", "< 0.4 s, < 70 MB", start),
-    Row("— one lost until 20,000 × 1 KiB have all copies", "≤ 25 s", lost_bookie("lost_bookie")),
+    Row("— one lost until 20,000 × 1 KiB have all replicas", "≤ 25 s", lost_bookie("lost_bookie")),
     Row("— the same, cluster in ZooKeeper", "≤ 25 s", lost_bookie("lost_bookie_of_zookeeper")),
     Row("— how fast those copies are made", "≥ 100 MB/s", copies),
 )

@@ -1,7 +1,7 @@
 """Two saved runs side by side: `compare.py BEFORE.json AFTER.json [--bound 1.2]`.
 
 The ratio is time after by time before, of the best rounds: above 1 is slower. With a bound the exit code is 1
-when any case got slower than that. Runs of different machines, builds or scales are told, not compared.
+when any case got slower than that. Runs of different machines, builds or scales are reported, not compared.
 """
 
 import argparse
@@ -39,10 +39,10 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     before, after = load(options.before), load(options.after)
     both = [name for name in before if name in after]
-    told = {line for name in both for line in differences(before[name], after[name])}
-    for line in sorted(told):
+    changes = {line for name in both for line in differences(before[name], after[name])}
+    for line in sorted(changes):
         print(f"not comparable: {line}", file=sys.stderr)
-    if told or not both:
+    if changes or not both:
         print("nothing compared", file=sys.stderr)
         return 2
     beyond = 0

@@ -19,48 +19,48 @@ def java_client(mode: str, goal: float) -> Callable[[Results], Verdict]:
 
 
 def broker_rates(r: Results) -> Verdict:
-    ratios, told = [], []
+    ratios, parts = [], []
     for kind in ("async", "batch", "pull"):
         ours, theirs = (r.best(f"broker.load[impl={impl}-kind={kind}]") for impl in (OURS, JAVA))
         ratios.append(ours / theirs)
-        told.append(f"{kind} {ours / theirs:.1f}× ({rate(ours)} by {rate(theirs)})")
-    return min(ratios) >= 2, ", ".join(told)
+        parts.append(f"{kind} {ours / theirs:.1f}× ({rate(ours)} by {rate(theirs)})")
+    return min(ratios) >= 2, ", ".join(parts)
 
 
 def broker_cpu(r: Results) -> Verdict:
-    ratios, told = [], []
+    ratios, parts = [], []
     for kind in ("sync", "async", "batch", "pull"):
         ours, theirs = (
             r.least(f"broker.load[impl={impl}-kind={kind}]", "broker_cpu_us") for impl in (OURS, JAVA)
         )
         ratios.append(ours / theirs)
-        told.append(f"{kind} {ours / theirs:.2f}× ({ours:.2f} by {theirs:.2f} µs)")
-    return max(ratios[:3]) <= 0.5, ", ".join(told)
+        parts.append(f"{kind} {ours / theirs:.2f}× ({ours:.2f} by {theirs:.2f} µs)")
+    return max(ratios[:3]) <= 0.5, ", ".join(parts)
 
 
 def pull_copies(r: Results) -> Verdict:
-    told, met = [], True
+    parts, met = [], True
     for size in (1 << 10, 64 << 10):
         names = [f"broker.pull_copies[heap={by_heap}-body={size}B]" for by_heap in ("false", "true")]
         mapped, heap = (r.best(name) for name in names)
         mapped_us, heap_us = (r.least(name, "broker_cpu_us") for name in names)
         met &= mapped_us <= heap_us
-        told.append(
+        parts.append(
             f"{size >> 10} KiB: {rate(mapped)} and {mapped_us:.2f} µs of CPU from the log, "
             f"{rate(heap)} and {heap_us:.2f} µs by a copy"
         )
-    return met, "; ".join(told)
+    return met, "; ".join(parts)
 
 
 def sync_over_async(senders: int, goal: float) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         name = "replicate.sync_over_async"
         ratio = r.best(name, f"sync_over_async_{senders}")
-        told = [
+        parts = [
             f"{rate(r.best(name, f'{role}_{senders}_per_second'))}"
             for role in ("SYNC_MASTER", "ASYNC_MASTER")
         ]
-        return ratio >= goal, f"{ratio:.2f} ({told[0]} by {told[1]})"
+        return ratio >= goal, f"{ratio:.2f} ({parts[0]} by {parts[1]})"
 
     return judge
 
@@ -81,11 +81,11 @@ def java_pair(role: str) -> Callable[[Results], Verdict]:
         name = f"replicate.java_client[role={role}]"
         rates = [r.best(name, f"{mode}_over_java") for mode in ("sync", "async")]
         costs = [r.least(name, f"{mode}_cpu_over_java") for mode in ("sync", "async")]
-        told = ", ".join(
+        text = ", ".join(
             f"{mode} {ours:.1f}× with {cost:.2f}× the CPU"
             for mode, ours, cost in zip(("sync", "async"), rates, costs, strict=True)
         )
-        return min(rates) >= 1.2 and max(costs) <= 0.5, told
+        return min(rates) >= 1.2 and max(costs) <= 0.5, text
 
     return judge
 
@@ -224,7 +224,7 @@ SERVER_ROWS = (
     Row("replication: SYNC_MASTER by ASYNC_MASTER, 64 senders", "≥ 0.9", sync_over_async(64, 0.9)),
     Row("— 1 sender", "≥ 0.6", sync_over_async(1, 0.6)),
     Row("— an empty slave catches up", "≥ 1 GB/s, sends slowed < 10 %", catch_up),
-    Row("— how far a slave is behind, async load", "p99 < 10 ms", lag),
+    Row("— lag of a slave, async load", "p99 < 10 ms", lag),
     Row("— ASYNC_MASTER, Java's client, by Java's pair", "≥ 1.2×, CPU ≤ 0.5×", java_pair("ASYNC_MASTER")),
     Row("— SYNC_MASTER, the same", "≥ 1.2×, CPU ≤ 0.5×", java_pair("SYNC_MASTER")),
     Row(

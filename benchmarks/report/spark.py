@@ -23,8 +23,8 @@ def queries(store: str) -> Callable[[Results], Verdict]:
     def judge(r: Results) -> Verdict:
         names = {query: f"batch_read.read[store={store}-columns=default-query={query}]" for query in QUERIES}
         shares = {query: r.middle(name, "ratio_to_ceiling") for query, name in names.items()}
-        told = [f"{query} {share:.2f} ({rate(r.best(names[query]))})" for query, share in shares.items()]
-        return min(shares.values()) >= 0.9, ", ".join(told)
+        parts = [f"{query} {share:.2f} ({rate(r.best(names[query]))})" for query, share in shares.items()]
+        return min(shares.values()) >= 0.9, ", ".join(parts)
 
     return judge
 
@@ -111,7 +111,7 @@ def cold_ratio(r: Results) -> Verdict:
 def cold_point(r: Results) -> Verdict:
     found = {log: r.only(COLD_POINT.format(log))["blocks_each"] for log in LOGS}
     taken_us = ", ".join(f"{log} {1e6 / r.best(COLD_POINT.format(log)):.0f}" for log in LOGS)
-    return max(found.values()) <= 1, f"{max(found.values())} block; with its unpacking, µs: {taken_us}"
+    return max(found.values()) <= 1, f"{max(found.values())} block; with decompression, µs: {taken_us}"
 
 
 SOURCES = {
@@ -155,7 +155,7 @@ SPARK_ROWS = (
     Row("Spark write, by a sink that discards", "≥ 0.8", write("disk")),
     Row("— in memory, without a disk", "≥ 0.8", write("memory")),
     Row("Spark plan over a million files", "< 30 s, < 1 GiB", plan),
-    Row("cold segments: unpack and walk, one core", "≥ 1.5 GB/s of original bytes", cold_scan),
+    Row("cold segments: decompress and walk, one core", "≥ 1.5 GB/s of original bytes", cold_scan),
     Row("— how much smaller", "", cold_ratio),
     Row("— read one message", "≤ 1 block", cold_point),
 )

@@ -26,14 +26,14 @@ def single_java(r: Results) -> Verdict:
     ours = r.best("produce.pyledger[pages=resident]")
     plain = r.java("produce.java[impl=java-{}-properties=none]")
     keyed = r.java("produce.java[impl=java-{}-properties=key+tag]")
-    told = [
+    parts = [
         f"{version}: {ours / plain[version]:.1f}× ({rate(plain[version])}), "
         f"with key and tag {ours / keyed[version]:.1f}× ({rate(keyed[version])})"
         for version in plain
     ]
-    if not told:
+    if not parts:
         raise KeyError("Java")
-    return min(ours / value for value in plain.values()) >= 10, "; ".join(told)
+    return min(ours / value for value in plain.values()) >= 10, "; ".join(parts)
 
 
 def batches(r: Results) -> Verdict:
@@ -67,11 +67,11 @@ def latency(loop: str) -> Callable[[Results], Verdict]:
 
 
 def latency_java(r: Results) -> Verdict:
-    told = [
+    parts = [
         f"{version}: p99.9 {r.middle(name, 'p999_us'):.1f} µs, max {r.middle(name, 'max_us') / 1e3:.0f} ms"
         for version, name in ((v, f"latency.java[impl=java-{v}]") for v in JAVA_VERSIONS)
     ]
-    return None, "; ".join(told)
+    return None, "; ".join(parts)
 
 
 def one_caller(r: Results) -> Verdict:

@@ -87,11 +87,11 @@ def bench_stream(rounds: Rounds, session: SparkSession, stored: Stored, tmp_path
 
     def act() -> list[list[float]]:
         rates: list[list[float]] = [[], []]
-        for turn in range(4 if rounds.full else 1):
+        for number in range(4 if rounds.full else 1):
             for source, make in enumerate((ours, ceiling)):
-                checkpoint = tmp_path / f"{make.__name__}-{turn}"
-                told = trigger_rates(make(), checkpoint, stored.rows, rows_per_trigger)
-                rates[source] += told if turn or not rounds.full else []
+                checkpoint = tmp_path / f"{make.__name__}-{number}"
+                measured = trigger_rates(make(), checkpoint, stored.rows, rows_per_trigger)
+                rates[source] += measured if number or not rounds.full else []
         return rates
 
     found = rounds.benchmark.pedantic(act, rounds=1)
@@ -153,9 +153,9 @@ def bench_write(rounds: Rounds, session: SparkSession, tmp_path: Path, home: Pat
         return reader.option("rows", count).option("partitions", 2).load()
 
     def act() -> int:
-        for turn in range(4 if rounds.full else 1):
+        for number in range(4 if rounds.full else 1):
             for sink in best:
-                target = home / f"{sink}-{turn}"
+                target = home / f"{sink}-{number}"
                 begin = time.perf_counter()
                 frame().write.format(sink).mode("append").option("topic", "orders").save(str(target))
                 best[sink] = min(best[sink], time.perf_counter() - begin)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load.rounds import Rounds
-from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, our_bookies, serving
+from benchmarks.peers.bookie_clusters import Cluster, for_both_clients, our_bookies, serving
 from pyledger.bookkeeper import AsyncLedgerClient
 
 ENTRY_BYTES = 1024
@@ -44,7 +44,7 @@ async def lose_a_bookie(address: str, bookies: dict[str, subprocess.Popen[str]],
     return taken
 
 
-def measure(rounds: Rounds, cluster: Bookies) -> None:
+def measure(rounds: Rounds, cluster: Cluster) -> None:
     entries = 20_000 if rounds.full else 200
     with serving("autorecovery", "serve", "-m", cluster.address):
         taken = rounds.benchmark.pedantic(
@@ -66,7 +66,7 @@ def bench_lost_bookie_of_zookeeper(rounds: Rounds, tmp_path: Path) -> None:
         measure(rounds, cluster)
 
 
-async def copy_ledgers(cluster: Bookies, entries: int, ledgers: int) -> list[float]:
+async def copy_ledgers(cluster: Cluster, entries: int, ledgers: int) -> list[float]:
     """MB/s of a worker that makes a lost bookie's copies, ledger by ledger; each copy is on disk."""
     async with AsyncLedgerClient(cluster.address) as client:
         writers = []
@@ -99,4 +99,4 @@ def bench_copies(rounds: Rounds, tmp_path: Path) -> None:
         rates = rounds.benchmark.pedantic(
             lambda: asyncio.run(copy_ledgers(cluster, entries, ledgers)), rounds=1
         )
-    rounds.note(mb_per_second=statistics.median(rates), turns=rates)
+    rounds.note(mb_per_second=statistics.median(rates), mb_per_second_of_rounds=rates)

@@ -1,7 +1,7 @@
 """How fast does a bookie take entries, each on disk before its answer?
 
 One client, the same for both: a socket that sends adds of 256 B that were encoded before and counts answers.
-Java's bookie has `journalFlushWhenQueueEmpty`, without which a lone add waits for 2 ms. They took turns on
+Java's bookie has `journalFlushWhenQueueEmpty`, without which a lone add waits for 2 ms. They alternate on
 one machine and one disk. `cpu_us` is the processor time of the bookie's process for one add.
 """
 
@@ -27,7 +27,7 @@ from pyledger.wire.bookkeeper import version3
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 from tests.interop.bookkeeper_peers import free_port, java_cluster
 
-TURNS = 3
+ROUNDS = 3
 PAYLOAD = bytes(range(256))
 KEY = master_key(b"")
 DIGEST = EntryDigest(DigestType.CRC32C)
@@ -123,7 +123,7 @@ def our_bookie(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 def measure(port: int, pid: int, *, full: bool) -> dict[str, Any]:
-    """One turn with one bookie."""
+    """One round with one bookie."""
     lone, many, outstanding = (2_000, 200_000, 1000) if full else (20, 200, 50)
     loader = Loader(port)
     try:
@@ -149,7 +149,7 @@ def bench_add(rounds: Rounds, tmp_path: Path) -> None:
             (java,) = cluster.bookies
             words = [str(word) for word in java.args]  # type: ignore[union-attr]
             peers = {"ours": ours, "java": (int(words[words.index("--port") + 1]), java.pid)}
-            for _ in range(TURNS if rounds.full else 1):
+            for _ in range(ROUNDS if rounds.full else 1):
                 for name, (port, pid) in peers.items():
                     for what, value in measure(port, pid, full=rounds.full).items():
                         found[name].setdefault(what, []).append(value)
@@ -157,8 +157,8 @@ def bench_add(rounds: Rounds, tmp_path: Path) -> None:
 
     for name in ("java", "ours"):
         (tmp_path / name).mkdir()
-    turns = rounds.benchmark.pedantic(compare, rounds=1)
-    middle = {who: {k: statistics.median(v) for k, v in one.items()} for who, one in turns.items()}
+    results = rounds.benchmark.pedantic(compare, rounds=1)
+    middle = {who: {k: statistics.median(v) for k, v in one.items()} for who, one in results.items()}
     assert middle["ours"]["per_second"] > 0
     ratios = {f"ratio_{k}": middle["ours"][k] / (middle["java"][k] or 1) for k in middle["ours"]}
     rounds.note(**middle, **ratios)

@@ -1,7 +1,7 @@
 """What does a broker take for each message? Frames that are encoded already, from a light native load.
 
-Ours and RocketMQ's broker take turns and get the same frames. `broker_cpu_us` is the broker's processor time
-for one message, user and system.
+Our broker and RocketMQ's run alternately and receive the same frames. `broker_cpu_us` is the processor time
+of the broker for one message, user and system.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""How fast is RocketMQ's own Java client with our broker, and with its own? They take turns.
+"""How fast is RocketMQ's own Java client with our broker, and with its own? They run alternately.
 
 Client and broker share the machine, and the client takes the greater part of it: a broker that costs nothing
 would raise these rates by half, not more.

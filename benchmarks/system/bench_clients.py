@@ -2,8 +2,8 @@
 
 Messages have 256 bytes; each case counts what was stored or consumed. `client_cpu_us` and `broker_cpu_us` are
 the processor time of the two processes for one message. `send` is one call after the other: with threads,
-each wakes the event loop and is woken by it. Of a batch 32 messages make one request, and 32 requests are
-under way. A drain gives each listener up to 32 messages, or with `pull=1024` so many, and reads their bodies.
+each wakes the event loop and is woken by it. A batch request has 32 messages, and 32 requests are in flight.
+A drain gives each listener up to 32 messages, or 1,024 with `pull=1024`, and reads their bodies.
 """
 
 import asyncio

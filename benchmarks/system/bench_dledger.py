@@ -1,7 +1,7 @@
 """How fast does a DLedger group take entries, and how soon has it a leader again?
 
 Members are processes on loopback, their disks one disk; the client is a process of its own. Compare within
-a case: what stands in it took turns on the same machine. `nodes_cpu_us` is the processor time of all members
+a case: its members ran alternately on the same machine. `nodes_cpu_us` is the processor time of all members
 for one entry.
 """
 
@@ -20,13 +20,13 @@ from pyledger.protocol.dledger.messages import TermState
 from pyledger.store.dledger.store import DLedgerStore
 from tests.interop.dledger_peers import require_kit
 
-TURNS = 3
+ROUNDS = 3
 PER = 256
 BATCHES_IN_FLIGHT = 32
 
 
 def better(found: dict[str, dict[str, Any]], name: str, one: dict[str, Any]) -> None:
-    """Keep the faster of two turns."""
+    """Keep the faster of two rounds."""
     if name not in found or one["per_second"] > found[name]["per_second"]:
         found[name] = one
 
@@ -52,9 +52,11 @@ def bench_append(rounds: Rounds, tmp_path: Path) -> None:
     def compare() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         with ExitStack() as stack:
-            for turn in range(TURNS if rounds.full else 1):
+            for number in range(ROUNDS if rounds.full else 1):
                 for kind, settings in kinds.items():
-                    group = stack.enter_context(our_group(tmp_path / f"{kind}{turn}", **PATIENT, **settings))
+                    group = stack.enter_context(
+                        our_group(tmp_path / f"{kind}{number}", **PATIENT, **settings)
+                    )
                     for load, one in loads(group, seconds, in_flight).items():
                         better(found, f"{kind}_{load}", one)
                     stack.pop_all().close()
@@ -76,9 +78,9 @@ def bench_delay(rounds: Rounds, tmp_path: Path) -> None:
 
     def compare() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        for turn in range(TURNS if rounds.full else 1):
+        for number in range(ROUNDS if rounds.full else 1):
             for delay_ms in (0, 2):
-                with our_group(tmp_path / f"{delay_ms}_{turn}", delay_ms=delay_ms, **PATIENT) as group:
+                with our_group(tmp_path / f"{delay_ms}_{number}", delay_ms=delay_ms, **PATIENT) as group:
                     better(found, f"delay_{delay_ms}_ms", group.load(seconds, in_flight=in_flight))
         return found
 
@@ -96,13 +98,13 @@ def bench_append_java(rounds: Rounds, tmp_path: Path) -> None:
 
     def compare() -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        for turn in range(TURNS if rounds.full else 1):
-            with our_group(tmp_path / f"o{turn}", **PATIENT) as ours:
+        for number in range(ROUNDS if rounds.full else 1):
+            with our_group(tmp_path / f"o{number}", **PATIENT) as ours:
                 better(found, "java_client_our_group", ours.java_load(seconds, in_flight=in_flight))
                 for load, one in loads(ours, seconds / 2, in_flight).items():
                     better(found, f"our_client_our_group_{load}", one)
             for batch in (False, True):
-                with java_group(tmp_path / f"j{turn}{batch}", batch=batch) as java:
+                with java_group(tmp_path / f"j{number}{batch}", batch=batch) as java:
                     java.append(b"wake")
                     name = f"java_client_java_group_{'batch' if batch else 'single'}_push"
                     better(found, name, java.java_load(seconds, in_flight=in_flight))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from benchmarks.load.rounds import Rounds
-from benchmarks.peers.bookie_clusters import Bookies, for_both_clients, java_client, our_bookies, serving
+from benchmarks.peers.bookie_clusters import Cluster, for_both_clients, java_client, our_bookies, serving
 from benchmarks.peers.processor_time import cpu_seconds
 from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
 from pyledger.net.loop import run
@@ -25,14 +25,14 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.wire.bookkeeper.entry import EntryDigest, count_whole, pack_entry
 
 PAYLOAD = bytes(range(256))
-TURNS = 3
+ROUNDS = 3
 IN_FLIGHT = 64
 
 
 async def measure_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], count: int) -> dict[str, Any]:
-    """Adds a second, 1,000 under way, and reads of the closed ledger; the best of some turns."""
+    """Adds a second, 1,000 in flight, and reads of the closed ledger; the best of some rounds."""
     found = {"adds_per_second": 0.0, "reads_per_second": 0.0}
-    for _ in range(TURNS):
+    for _ in range(ROUNDS):
         writer = await client.create(
             ensemble_size=shape[0], write_quorum_size=shape[1], ack_quorum_size=shape[2]
         )
@@ -54,7 +54,7 @@ async def measure_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], c
 
 
 async def measure_lone_adds(client: AsyncLedgerClient, shape: tuple[int, int, int], count: int) -> float:
-    """Median of an add with nothing else under way (microseconds)."""
+    """Median of an add with nothing else in flight (microseconds)."""
     taken = []
     async with await client.create(
         ensemble_size=shape[0], write_quorum_size=shape[1], ack_quorum_size=shape[2]
@@ -66,7 +66,7 @@ async def measure_lone_adds(client: AsyncLedgerClient, shape: tuple[int, int, in
     return statistics.median(taken)
 
 
-async def our_client(cluster: Bookies, shape: tuple[int, int, int], count: int, lone: int) -> dict[str, Any]:
+async def our_client(cluster: Cluster, shape: tuple[int, int, int], count: int, lone: int) -> dict[str, Any]:
     async with AsyncLedgerClient(cluster.address) as client:
         found = await measure_adds(client, shape, count)
         return found | {"p50_us": await measure_lone_adds(client, shape, lone)}
@@ -74,7 +74,7 @@ async def our_client(cluster: Bookies, shape: tuple[int, int, int], count: int, 
 
 @pytest.mark.java
 @pytest.mark.parametrize("bookies", [1, 3], ids=lambda count: f"bookies={count}")
-@pytest.mark.benchmark(group="ledgers: 256 B, 1,000 under way, then read; our client and Java's, synced")
+@pytest.mark.benchmark(group="ledgers: 256 B, 1,000 in flight, then read; our client and Java's, synced")
 def bench_clients(rounds: Rounds, tmp_path: Path, bookies: int) -> None:
     shape = (bookies, bookies, min(bookies, 2))
     count, lone = (100_000, 2000) if rounds.full else (300, 10)
@@ -110,7 +110,7 @@ def zip_words(names: tuple[str, ...], values: tuple[int, ...]) -> list[object]:
 
 @asynccontextmanager
 async def under_load(writer: AsyncLedgerWriter) -> AsyncIterator[list[float]]:
-    """Times at which adds were confirmed, of which some are always under way; none may fail."""
+    """Times at which adds were confirmed, of which some are always in flight; none may fail."""
     confirmed: list[float] = []
 
     async def add() -> None:
@@ -127,10 +127,10 @@ async def under_load(writer: AsyncLedgerWriter) -> AsyncIterator[list[float]]:
         await asyncio.gather(*tasks)
 
 
-async def kill_one(cluster: Bookies, calm_s: float) -> tuple[float, float, float]:
+async def kill_one(cluster: Cluster, calm_s: float) -> tuple[float, float, float]:
     """Milliseconds from the kill until adds succeed that were sent after it; longest pauses since and before.
 
-    Bookies pause without a kill, too, when the disk does.
+    Cluster pause without a kill, too, when the disk does.
     """
     async with AsyncLedgerClient(cluster.address) as client:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
@@ -154,21 +154,21 @@ async def kill_one(cluster: Bookies, calm_s: float) -> tuple[float, float, float
 
 @pytest.mark.benchmark(group="ledgers: a bookie is killed under load")
 def bench_kill(rounds: Rounds, tmp_path: Path) -> None:
-    turns, calm_s = (5, 2.0) if rounds.full else (1, 0.05)
+    count, calm_s = (5, 2.0) if rounds.full else (1, 0.05)
 
     def measure() -> list[tuple[float, float, float]]:
         found = []
-        for turn in range(turns):
-            with our_bookies(tmp_path / str(turn), 4) as cluster:
+        for number in range(count):
+            with our_bookies(tmp_path / str(number), 4) as cluster:
                 found.append(run(kill_one(cluster, calm_s)))
         return found
 
     found = rounds.benchmark.pedantic(measure, rounds=1)
     again_ms, pause_ms, calm_ms = map(statistics.median, zip(*found, strict=True))
-    rounds.note(again_ms=again_ms, pause_ms=pause_ms, calm_pause_ms=calm_ms, turns=found)
+    rounds.note(again_ms=again_ms, pause_ms=pause_ms, calm_pause_ms=calm_ms, rounds=found)
 
 
-async def recover(cluster: Bookies, entries: int, unconfirmed: int) -> float:
+async def recover(cluster: Cluster, entries: int, unconfirmed: int) -> float:
     """Milliseconds that opening a ledger takes that its writer has left."""
     async with AsyncLedgerClient(cluster.address, config=LedgerConfig(adds_pending_max=4096)) as client:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
@@ -219,9 +219,9 @@ def bench_digest(rounds: Rounds, kind: str) -> None:
 def bench_start(rounds: Rounds, tmp_path: Path) -> None:
     def measure() -> tuple[list[float], float]:
         taken = []
-        for turn in range(5 if rounds.full else 1):
+        for number in range(5 if rounds.full else 1):
             begin = time.perf_counter()
-            with serving("bookie", "serve", tmp_path / str(turn), "--dev", 1) as process:
+            with serving("bookie", "serve", tmp_path / str(number), "--dev", 1) as process:
                 taken.append(time.perf_counter() - begin)
                 rss_mib = resident_mib(process.pid)
         return taken, rss_mib

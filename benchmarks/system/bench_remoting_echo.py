@@ -118,8 +118,8 @@ def frames_at_once(port: int, count: int, serialize: SerializeType) -> int:
 def measure(rounds: Rounds, server: EchoServer, act: object, count: int) -> None:
     begin = server.cpu_seconds()
     rounds.run(lambda: server.port, act, units=count, expected=count)  # type: ignore[arg-type]
-    turns = 6 if rounds.full else 1
-    rounds.note(server_cpu_us=(server.cpu_seconds() - begin) * 1e6 / (turns * count))
+    repeats = 6 if rounds.full else 1
+    rounds.note(server_cpu_us=(server.cpu_seconds() - begin) * 1e6 / (repeats * count))
 
 
 @pytest.mark.benchmark(group=GROUP)

@@ -107,7 +107,7 @@ def bench_sync_over_async(rounds: Rounds, tmp_path: Path) -> None:
     rates: dict[tuple[str, str], float] = {}
     cpu_us: dict[tuple[str, str], float] = {}
 
-    def turn(role: str, kind: str, number: int, master: RunningBroker, slave: RunningBroker) -> None:
+    def measure_round(role: str, kind: str, number: int, master: RunningBroker, slave: RunningBroker) -> None:
         source = FrameSource(f"load_{kind}_{number}")
         load = BrokerLoad(master.host, master.port, master.pid, source)
         before = slave.cpu_seconds()
@@ -123,7 +123,7 @@ def bench_sync_over_async(rounds: Rounds, tmp_path: Path) -> None:
             for number in range(3 if rounds.full else 1):
                 for kind in SENDERS:
                     for role, (master, slave) in zip(ROLES, (first, second), strict=True):
-                        turn(role, kind, number, master, slave)
+                        measure_round(role, kind, number, master, slave)
         found: dict[str, Any] = {}
         for kind, senders in SENDERS.items():
             asynchronous, synchronous = (rates[kind, role] for role in ROLES)
@@ -148,12 +148,14 @@ def bench_catch_up(rounds: Rounds, tmp_path: Path) -> None:
             member(tmp_path / "master", names, "ASYNC_MASTER", 0, settings) as master,
         ):
             fill(master, size * 3 // 4)
-            turns = [one_turn(master, names) for _ in range(3 if rounds.full else 1)]
-        best = max(turns, key=lambda turn: turn["gb_per_second"])
-        alone, meanwhile = (statistics.median(one[name] for one in turns) for name in ("alone", "meanwhile"))
+            results = [one_round(master, names) for _ in range(3 if rounds.full else 1)]
+        best = max(results, key=lambda one: one["gb_per_second"])
+        alone, meanwhile = (
+            statistics.median(one[name] for one in results) for name in ("alone", "meanwhile")
+        )
         return best | {"alone": alone, "meanwhile": meanwhile, "meanwhile_over_alone": meanwhile / alone}
 
-    def one_turn(master: RunningBroker, names: str) -> dict[str, float]:
+    def one_round(master: RunningBroker, names: str) -> dict[str, float]:
         """A slave that has the master to itself, then one beside sends."""
         load = BrokerLoad(master.host, master.port, master.pid, FrameSource("meanwhile"))
         os.sync()
@@ -245,7 +247,7 @@ class SeenLog:
         return self.end
 
 
-@pytest.mark.benchmark(group="replication: how far a slave is behind under load")
+@pytest.mark.benchmark(group="replication: lag of a slave under load")
 def bench_lag(rounds: Rounds, tmp_path: Path) -> None:
     seconds = 4.0 if rounds.full else 0.2
 

@@ -1,7 +1,7 @@
 """How long until Python has imported PyLedger, and until the command line answers?
 
-Each round starts every program once, in turns, so that all see the same machine; the best of all rounds
-counts, as anything slower is the machine's. `over_ms` is what comes on top of `python -c pass`.
+Each round starts every program once, so that all run under the same conditions. The best round counts.
+`over_ms` is the time beyond `python -c pass`.
 """
 
 import subprocess

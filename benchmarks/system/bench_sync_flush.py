@@ -1,7 +1,7 @@
 """How many messages a second reach the disk, when every caller waits for its own?
 
 One caller: against the bare rate of the device, which is a write and `fdatasync` of as many bytes into an
-allocated file, in turns with the store in the same case. 64 callers share flushes: 64 divided by the time of
+allocated file, alternating with the store. 64 callers share flushes: 64 divided by the time of
 one bare flush is what perfect sharing without any cost of its own would give when a flush serves each caller
 once. `bare_callers` is what callers cost where nothing is stored: threads that hand a lock on, tasks whose
 futures the loop answers, with a bare flush for every 64. The device decides every figure: compare the ratios.
@@ -24,7 +24,7 @@ from pyledger.store.messages.message_store import MessageStore
 
 BODY = bytes(range(256))
 CALLERS = 64
-TURNS = 10
+ROUNDS = 10
 ONE = "sync flush, 1 caller"
 MANY = f"sync flush, {CALLERS} callers"
 
@@ -72,14 +72,14 @@ def store(tmp_path: Path, store_options: Mapping[str, int]) -> Iterator[MessageS
 
 @pytest.mark.benchmark(group=ONE)
 def bench_one_caller(rounds: Rounds, store: MessageStore, tmp_path: Path) -> None:
-    """The store and the bare file take turns; `ratio` is the median of their neighbours."""
+    """The store and the bare file alternate; `ratio` is the median of their neighbours."""
     count = 100 if rounds.full else 2
     put = store.appender("bench", 0).put
     ours: list[float] = []
     bare_s: list[float] = []
 
     def act() -> int:
-        for _ in range(TURNS):
+        for _ in range(ROUNDS):
             bare_s.append(bare.seconds_per_flush(count))
             begin = time.perf_counter()
             for _ in range(count):
@@ -87,14 +87,14 @@ def bench_one_caller(rounds: Rounds, store: MessageStore, tmp_path: Path) -> Non
             ours.append((time.perf_counter() - begin) / count)
         return store.queue_range("bench", 0).max_offset
 
-    with bare_file(tmp_path, TURNS * count) as bare:
-        assert rounds.benchmark.pedantic(act, rounds=1) == TURNS * count + 1
+    with bare_file(tmp_path, ROUNDS * count) as bare:
+        assert rounds.benchmark.pedantic(act, rounds=1) == ROUNDS * count + 1
     assert store.flushed_where == store.max_offset
     ratios = sorted(b / o for b, o in zip(bare_s, ours, strict=True))
     rounds.note(
-        ratio=ratios[TURNS // 2],
-        per_second=1 / sorted(ours)[TURNS // 2],
-        bare_per_second=1 / sorted(bare_s)[TURNS // 2],
+        ratio=ratios[ROUNDS // 2],
+        per_second=1 / sorted(ours)[ROUNDS // 2],
+        bare_per_second=1 / sorted(bare_s)[ROUNDS // 2],
     )
 
 
@@ -162,7 +162,7 @@ def bench_many_callers(rounds: Rounds, store: MessageStore, callers: str, tmp_pa
 
 
 def hand_on(bare: BareFile, count: int) -> None:
-    """Threads wake one another in turn, and one of them flushes in every turn."""
+    """Threads wake one another one by one, and one of them flushes in every round."""
     locks = [threading.Lock() for _ in range(CALLERS)]
 
     def call(number: int) -> None:

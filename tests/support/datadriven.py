@@ -1,4 +1,4 @@
-"""Text tests: a file tells one story; the code under test must tell the same.
+"""Text tests: a file tells one story; the code under test must answer the same.
 
 Grammar, a step after the other, with an empty line between::
 
@@ -69,19 +69,19 @@ def parse(text: str) -> tuple[list[Block], list[str]]:
     return blocks, lines[at:]
 
 
-def run(path: Path, tell: Callable[[Step], str], *, rewrite: bool = False) -> None:
-    """Play a file: `tell` answers each step.
+def run(path: Path, answer: Callable[[Step], str], *, rewrite: bool = False) -> None:
+    """Play a file: `answer` answers each step.
 
     Args:
         path: The story.
-        tell: Does what a step says and returns the output, without empty lines.
-        rewrite: Write what `tell` says into the file instead of comparing.
+        answer: Does what a step says and returns the output, without empty lines.
+        rewrite: Write what `answer` says into the file instead of comparing.
     """
     blocks, tail = parse(path.read_text())
     assert blocks, f"{path}: no step"
     lines: list[str] = []
     for block in blocks:
-        output = tell(block.step).strip("\n")
+        output = answer(block.step).strip("\n")
         assert "\n\n" not in output, f"{path}:{block.step.line}: an empty line would end the output"
         lines += [*block.head, SEPARATOR, *output.splitlines()]
         if not rewrite:
