@@ -89,11 +89,11 @@ def config_document() -> str:
     lines = [
         "# Settings",
         "",
-        "Made by `make docs` from `src/pyledger/config/`. Keywords of constructors and of",
-        "`MessageStore.open` are our names; `StoreConfig.from_properties` and files also take upstream's.",
-        "A TOML file has one table per section. A variable is `PYLEDGER_<SECTION>_<FIELD>` and wins over",
-        "the file. A name that is not in these tables is an error, and so is a table that is not a section.",
-        "A section that a server does not read has no effect on it; one log line names it.",
+        "Made by `make docs` from `src/pyledger/config/`. Constructors and `MessageStore.open` take our",
+        "names as keywords; files and `StoreConfig.from_properties` also take upstream's. A TOML file has",
+        "one table per section. A variable is named `PYLEDGER_<SECTION>_<FIELD>` and overrides the file.",
+        "An unknown name or section is an error. A section that a server does not read has no effect on",
+        "it; one log line names it.",
         "",
         *upstream_files(),
     ]
@@ -114,12 +114,13 @@ def upstream_files() -> list[str]:
     lines = [
         "## Settings files of upstream",
         "",
-        "`pyledger broker`, `namesrv` and `bookie serve` take upstream's properties files with `-c`. A key",
-        "in the column *upstream* below is honoured. A key of this table decides where data is or how safe",
-        "it is; any value but the one given here stops the start, with the way out. All other keys only tune",
-        "upstream's servers: one log line names them, and they have no effect. A misspelt key is an error.",
+        "`pyledger broker`, `namesrv` and `bookie serve` read upstream's properties files with `-c`. A",
+        "key in the column *upstream* below takes effect. A key of this table concerns the location or",
+        "safety of data: with any value but the one given here the server does not start, and the error",
+        "contains the remedy. All other keys only tune upstream's servers: they have no effect, and one",
+        "log line names them. A misspelt key is an error.",
         "",
-        "| file | key | allowed | otherwise |",
+        "| file | key | allowed | remedy |",
         "|---|---|---|---|",
     ]
     for name, fixed in (
@@ -175,7 +176,7 @@ def error_document() -> str:
         )
     lines += [
         "",
-        "`InvariantError` stands outside the tree: it is a mistake of the library itself; please report it.",
+        "`InvariantError` is not a subclass of `PyLedgerError`: it is a bug; please report it.",
     ]
     return "\n".join(lines) + "\n"
 

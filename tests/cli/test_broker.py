@@ -110,13 +110,13 @@ def test_topics_are_not_created_unless_allowed(tmp_path: Path) -> None:
         ("storePathRootDir=/srv/mq\nstorePathCommitLog=/disk/log", "ln -s /disk/log /srv/mq/commitlog"),
         (
             "storeType=defaultRocksDB",
-            "storeType: 'defaultRocksDB' is not supported; PyLedger keeps no RocksDB",
+            "storeType: 'defaultRocksDB' is not supported; PyLedger does not support RocksDB",
         ),
         ("enableControllerMode=true", "there is no controller mode; use brokerRole"),
         ("bindAddress=0.0.0.0", "set brokerIP1"),
         ("brokerName=../x", "cannot name a topic"),
         ("listenPort=many", "broker.conf: listenPort: 'many' is not a whole number"),
-        ("namesrvAddr=10.0.0.1", "namesrvAddr: '10.0.0.1' is no address; write host:port"),
+        ("namesrvAddr=10.0.0.1", "namesrvAddr: '10.0.0.1' is not an address; write host:port"),
     ],
 )
 def test_broker_names_a_wrong_setting(tmp_path: Path, line: str, says: str) -> None:

@@ -212,7 +212,7 @@ def test_a_file_that_sets_nothing_is_no_settings_file(tmp_path: Path) -> None:
 
 def test_toml_under_another_name_is_rejected(tmp_path: Path) -> None:
     """Read as properties its texts would keep their quotes: a store would lie in a folder of another name."""
-    with pytest.raises(ConfigError, match=r"\[broker\] is of a TOML file; let its name end in \.toml"):
+    with pytest.raises(ConfigError, match=r"\[broker\] belongs to a TOML file; name the file \*\.toml"):
         ConfigFile(properties_file(tmp_path, '[broker]\nstore_path = "/data/store"\n'), {})
 
 

@@ -1,4 +1,4 @@
-"""Settings of a bookie. Defaults are upstream's; where not, the docstring says why.
+"""Settings of a bookie. A default that differs from upstream's is explained at its field.
 
 Source: BookKeeper conf/ServerConfiguration.java.
 """
@@ -16,18 +16,18 @@ GIBIBYTE = 1 << 30
 PORT_MAX = 65_535
 
 FIXED = {
-    "indexDirectories": Fixed((), "indexes are kept in ledgerDirectories; leave the key out"),
+    "indexDirectories": Fixed((), "indexes are stored in ledgerDirectories; leave the key out"),
     "ledgerStorageClass": Fixed(
         (
             "org.apache.bookkeeper.bookie.SortedLedgerStorage",
             "org.apache.bookkeeper.bookie.InterleavedLedgerStorage",
         ),
-        "PyLedger keeps no RocksDB: leave it out on empty folders; those of a DbLedgerStorage need Java",
+        "PyLedger does not support RocksDB: leave it out for empty folders; DbLedgerStorage needs Java",
     ),
     "journalBufferedEntriesThreshold": ANY,
     "maxPendingReadRequestsPerThread": ANY,
-    "journalSyncData": Fixed(("true",), "an add is answered when it is on disk; leave the key out"),
-    "journalWriteData": Fixed(("true",), "an add is answered when it is on disk; leave the key out"),
+    "journalSyncData": Fixed(("true",), "adds are confirmed when they are on disk; leave the key out"),
+    "journalWriteData": Fixed(("true",), "adds are confirmed when they are on disk; leave the key out"),
     "listeningInterface": Fixed((), "give the address to listen on: --listen HOST:PORT"),
     "useHostNameAsBookieID": Fixed(("false",), "set bookieId to the name that the bookie has in the cluster"),
     "bookieAuthProviderFactoryClass": Fixed(
@@ -38,7 +38,7 @@ FIXED = {
     "tlsProviderFactoryClass": Fixed(
         (), "set tls.server.mode and the certificates, see docs/reference/config.md"
     ),
-    "zkEnableSecurity": Fixed(("false",), "nodes in ZooKeeper are made without an access list; leave it off"),
+    "zkEnableSecurity": Fixed(("false",), "nodes in ZooKeeper are created without an ACL; leave it off"),
     "registrationManagerClass": Fixed((), "use metadataServiceUri"),
     "ledgerManagerType": Fixed(("hierarchical",), "only hierarchical ledger metadata is supported"),
     "ledgerManagerFactoryClass": Fixed(
@@ -51,16 +51,16 @@ FIXED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieConfig:
-    """How a bookie keeps its ledgers, and what bounds it."""
+    """How a bookie stores its ledgers, and its limits."""
 
     host: str = setting("127.0.0.1", upstream=None)
-    """Address to listen on. Upstream listens on all; here that has to be said."""
+    """Address to listen on. Upstream listens on all addresses; here that must be configured."""
 
     port: int = setting(3181, unit="ports", range=(0, PORT_MAX), upstream="bookiePort")
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0: a free port."""
 
     advertised_host: str = setting("", upstream="advertisedAddress")
-    """Host that clients are given. Empty: the address to listen on."""
+    """Host that clients connect to. Empty: the address to listen on."""
 
     bookie_id: str = setting("", upstream="bookieId")
     """Name in the cluster. Empty: `host:port`."""
@@ -69,32 +69,32 @@ class BookieConfig:
     """The cluster: `zk://HOST:PORT/ledgers`, or `sqlite:FILE`."""
 
     zk_servers: str = setting("", upstream="zkServers")
-    """ZooKeeper servers as `host:port,host:port`, where `metadata` is empty."""
+    """ZooKeeper servers as `host:port,host:port`, if `metadata` is empty."""
 
     zk_ledgers_root: str = setting("/ledgers", upstream="zkLedgersRootPath")
-    """Path of the cluster in ZooKeeper, where `metadata` is empty."""
+    """Path of the cluster in ZooKeeper, if `metadata` is empty."""
 
     journal_directories: str = setting("", upstream="journalDirectories", aliases=("journalDirectory",))
-    """Folders of the journals, with commas between them, best on disks of their own: a ledger's records go to
-    one of them, which all sync at the same time. Empty: `journal` in the bookie's folder."""
+    """Folders of the journals, separated by commas, best on disks of their own. The records of a ledger are
+    written to one of them; all are synced in parallel. Empty: `journal` in the bookie's folder."""
 
     ledger_directories: str = setting("", upstream="ledgerDirectories")
-    """Folders of entry logs and indexes, with commas between them. A full one is left out. Empty: `ledgers`
+    """Folders of entry logs and indexes, separated by commas. A full one is not written to. Empty: `ledgers`
     in the bookie's folder."""
 
     allow_storage_expansion: bool = setting(False, upstream="allowStorageExpansion")
-    """A start may find more folders for ledgers than the bookie had before."""
+    """Allow a start with more ledger folders than the bookie had before."""
 
     journal_max_group_wait_ms: int = setting(
         0, unit="ms", range=(0, 1000), upstream="journalMaxGroupWaitMSec"
     )
-    """How long a batch of the journal waits for more entries. Upstream: 2, which a lone add pays in full;
-    here a batch is whatever came while the last one was synced."""
+    """How long a journal batch waits for more entries. Upstream: 2, by which a single add is delayed; here a
+    batch contains what arrived during the previous sync."""
 
     journal_buffered_writes_threshold_bytes: int = setting(
         512 << 10, unit="bytes", range=(512, INT_MAX), upstream="journalBufferedWritesThreshold"
     )
-    """A batch of so many bytes does not wait."""
+    """Size at which a journal batch no longer waits."""
 
     journal_max_size_bytes: int = setting(
         2 * GIBIBYTE,
@@ -112,10 +112,10 @@ class BookieConfig:
         upstream="journalPreAllocSizeMB",
         upstream_factor=MEBIBYTE,
     )
-    """How much of a journal file is allocated ahead."""
+    """Bytes of a journal file that are allocated ahead."""
 
     journal_max_backups: int = setting(5, unit="files", range=(0, 1 << 20), upstream="journalMaxBackups")
-    """Journal files that are kept although nothing in them is needed any more."""
+    """Journal files that are kept although they are no longer needed."""
 
     log_size_limit_bytes: int = setting(
         GIBIBYTE, unit="bytes", range=(1 << 12, GIBIBYTE), upstream="logSizeLimit"
@@ -123,7 +123,7 @@ class BookieConfig:
     """Size at which a new entry log begins."""
 
     flush_interval_ms: int = setting(10_000, unit="ms", range=(10, DAY_MS), upstream="flushInterval")
-    """How often entries go from memory to the entry log."""
+    """Interval at which entries are flushed from memory to the entry log."""
 
     write_cache_bytes: int = setting(
         64 << 20,
@@ -132,89 +132,90 @@ class BookieConfig:
         upstream="dbStorage_writeCacheMaxSizeMb",
         upstream_factor=MEBIBYTE,
     )
-    """Bytes of entries in memory that are flushed before the interval is over."""
+    """Bytes of entries in memory above which they are flushed before the interval ends."""
 
     index_holes_max_bytes: int = setting(GIBIBYTE, unit="bytes", range=(0, 32 * GIBIBYTE), upstream=None)
-    """Holes that the index of one ledger may have. An index has 8 bytes for each entry id from 0 on, so an
-    id far beyond those that are stored makes a file that is long and almost empty. Such an add is rejected.
-    The default lets a bookie join a ledger up to entry 134,000,000."""
+    """Bytes of holes that the index of one ledger may have. An index has 8 bytes for each entry id from 0, so
+    an id far above the stored ones makes a long, almost empty file. An add that would exceed the limit is
+    rejected. The default lets a bookie join a ledger up to entry 134,000,000."""
 
     open_file_limit: int = setting(1_000, unit="files", range=(16, 1 << 20), upstream="openFileLimit")
-    """Index files that are kept open. Upstream: 20,000, more than most systems let a process have."""
+    """Index files that are kept open. Upstream: 20,000, more than most systems allow a process."""
 
     frame_max_bytes: int = setting(
         5 << 20, unit="bytes", range=(1024, 16 << 20), upstream="nettyMaxFrameSizeBytes"
     )
-    """Longest frame, its length word included."""
+    """Longest frame, including its length field."""
 
     adds_in_progress_max: int = setting(
         10_000, unit="requests", range=(1, INT_MAX), upstream="maxPendingAddRequestsPerThread"
     )
-    """Requests of one connection that wait for the journal; above, it is not read from."""
+    """Requests of one connection that wait for the journal; at this number, no more are read from the
+    connection."""
 
     disk_usage_threshold_percent: int = setting(
         95, unit="percent", range=(1, 100), upstream="diskUsageThreshold", upstream_factor=100
     )
-    """A disk fuller than this is left out; with all disks left out the bookie takes reads and recoveries
-    only."""
+    """Disk usage above which a disk is not written to. If this holds for all disks, the bookie serves only
+    reads and recovery adds."""
 
     disk_usage_lwm_threshold_percent: int = setting(
         95, unit="percent", range=(1, 100), upstream="diskUsageLwmThreshold", upstream_factor=100
     )
-    """A disk that was left out is used again when it is not fuller than this."""
+    """Disk usage at or below which such a disk is written to again."""
 
     read_only_mode_on_any_disk_full_enabled: bool = setting(
         False, upstream="readOnlyModeOnAnyDiskFullEnabled"
     )
-    """One full disk, not all of them, makes the bookie read-only. Upstream: on."""
+    """Become read-only when one disk is full, not only when all are. Upstream: on."""
 
     min_usable_size_for_high_priority_writes_bytes: int = setting(
         GIBIBYTE, unit="bytes", range=(0, 1 << 50), upstream="minUsableSizeForHighPriorityWrites"
     )
-    """Free room that a full bookie needs for the adds of a recovery."""
+    """Free space that a full bookie needs to accept recovery adds."""
 
     disk_check_interval_ms: int = setting(10_000, unit="ms", range=(10, DAY_MS), upstream="diskCheckInterval")
-    """How often the disk is looked at."""
+    """Interval at which disk usage is checked."""
 
     gc_wait_time_ms: int = setting(600_000, unit="ms", range=(100, DAY_MS), upstream="gcWaitTime")
-    """How often ledgers that were deleted are cleared away."""
+    """Interval between two garbage collections, which remove deleted ledgers."""
 
     minor_compaction_threshold_percent: int = setting(
         20, unit="percent", range=(0, 99), upstream="minorCompactionThreshold", upstream_factor=100
     )
-    """Entry logs of which less than this is needed are compacted; 0: never."""
+    """Share of an entry log still in use below which a minor compaction rewrites it; 0: never."""
 
     minor_compaction_interval_ms: int = setting(
         3_600_000, unit="ms", range=(0, MONTH_MS), upstream="minorCompactionInterval", upstream_factor=1000
     )
-    """How often, at the end of a clearing away; 0: never."""
+    """Interval between two minor compactions, which follow a garbage collection; 0: never."""
 
     major_compaction_threshold_percent: int = setting(
         80, unit="percent", range=(0, 99), upstream="majorCompactionThreshold", upstream_factor=100
     )
-    """The same in a major compaction."""
+    """Share of an entry log still in use below which a major compaction rewrites it; 0: never."""
 
     major_compaction_interval_ms: int = setting(
         DAY_MS, unit="ms", range=(0, MONTH_MS), upstream="majorCompactionInterval", upstream_factor=1000
     )
-    """The same in a major compaction."""
+    """Interval between two major compactions; 0: never."""
 
     compaction_rate_by_bytes: int = setting(
         16 << 20, unit="bytes", range=(1 << 10, 1 << 40), upstream="compactionRateByBytes"
     )
-    """Bytes that compaction moves in a second. Upstream: 1,000,000, or 1,000 entries."""
+    """Bytes per second that compaction copies. Upstream: 1,000,000, or 1,000 entries."""
 
     disk_usage_warn_threshold_percent: int = setting(
         90, unit="percent", range=(1, 100), upstream="diskUsageWarnThreshold", upstream_factor=100
     )
-    """With a disk fuller than this garbage is collected at once, and there is no major compaction."""
+    """Disk usage above which garbage is collected at once and major compactions are suspended."""
 
     force_read_only_bookie: bool = setting(False, upstream="forceReadOnlyBookie")
-    """Take no adds from the start."""
+    """Start read-only."""
 
     auto_recovery_daemon_enabled: bool = setting(True, upstream="autoRecoveryDaemonEnabled")
-    """Also look for ledgers that lack copies, and make them. Upstream: off, which leaves it to a process of
-    its own that is easily forgotten."""
+    """Also re-replicate under-replicated ledgers. Upstream: off, so that a separate process is needed, which
+    is easily forgotten."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -226,7 +227,7 @@ class BookieConfig:
 
     @property
     def cluster_address(self) -> str:
-        """Where the metadata of the cluster is; empty where no setting names it."""
+        """Address of the cluster's metadata; empty if not configured."""
         if self.metadata or not self.zk_servers:
             return self.metadata
         return f"zk://{self.zk_servers}{self.zk_ledgers_root}"

@@ -1,4 +1,4 @@
-"""Settings of a client of ledgers. Defaults are upstream's; where not, the docstring says why.
+"""Settings of a ledger client. A default that differs from upstream's is explained at its field.
 
 Source: BookKeeper conf/ClientConfiguration.java.
 """
@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 FRAME_BYTES_MAX = 5_242_880
 FRAME_BYTES_LIMIT = 16 << 20
 FRAME_HEAD_BYTES = 256
-"""Room for what a frame has beside an entry's payload."""
+"""Bytes reserved in a frame for everything but the payload of its entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,80 +21,82 @@ class LedgerConfig:
     """How a client writes, reads and recovers ledgers."""
 
     add_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream=None)
-    """A bookie that has not answered an add by then has failed. Upstream: `addEntryTimeoutSec`."""
+    """Time after which an unanswered add counts as a failure of the bookie. Upstream:
+    `addEntryTimeoutSec`."""
 
     read_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream=None)
-    """A bookie that has not answered a read by then has failed. Upstream: `readEntryTimeoutSec`."""
+    """Time after which an unanswered read counts as a failure of the bookie. Upstream:
+    `readEntryTimeoutSec`."""
 
     connect_timeout_ms: int = setting(
         10_000, unit="ms", range=(1, HOUR_MS), upstream="clientConnectTimeoutMillis"
     )
-    """How long a connection to a bookie is tried."""
+    """Timeout of a connection attempt to a bookie."""
 
     metadata_timeout_ms: int = setting(60_000, unit="ms", range=(1, HOUR_MS), upstream=None)
-    """How long a change of a ledger's metadata is tried while the metadata store does not answer."""
+    """How long a change of a ledger's metadata is retried while the metadata store does not answer."""
 
     add_quorum_timeout_ms: int = setting(0, unit="ms", range=(0, HOUR_MS), upstream=None)
-    """An entry that waits longer for its quorum ends its writer; 0: never. Upstream:
+    """Time after which an entry without its ack quorum fails the writer; 0: never. Upstream:
     `addEntryQuorumTimeoutSec`."""
 
     speculative_read_timeout_ms: int = setting(
         2_000, unit="ms", range=(0, HOUR_MS), upstream="speculativeReadTimeout"
     )
-    """After so long without an answer the next bookie is asked too; 0: only after a failure."""
+    """Time after which an unanswered read is also sent to the next bookie; 0: only after a failure."""
 
     long_poll_ms: int = setting(1_000, unit="ms", range=(1, HOUR_MS), upstream=None)
-    """How long a bookie holds the question whether a ledger has grown."""
+    """How long a bookie holds a read for the growth of a ledger."""
 
     explicit_lac_interval_ms: int = setting(0, unit="ms", range=(0, HOUR_MS), upstream="explicitLacInterval")
-    """How often a writer tells the last confirmed entry apart from its entries; 0: never."""
+    """Interval at which a writer sends the last add confirmed without an entry; 0: never."""
 
     adds_pending_max: int = setting(1_000, unit="entries", range=(1, 1 << 20), upstream=None)
-    """Entries of one writer on their way; an add waits while there are more. Upstream limits adds by the
-    second instead (`throttle`)."""
+    """Entries of one writer in flight; further adds wait. Upstream limits adds per second instead
+    (`throttle`)."""
 
     reads_ahead: int = setting(64, unit="entries", range=(1, 1 << 16), upstream=None)
-    """Entries that a reader asks for before they are wanted."""
+    """Entries that a reader reads ahead."""
 
     batch_read_enabled: bool = setting(True, upstream="batchReadEnabled")
-    """Ask for many entries at once, where every bookie of the ensemble has all of them. Uses a second
-    connection, which speaks version 2. Upstream does so only when it speaks version 2 anyway."""
+    """Read many entries with one request if every bookie of the ensemble has all of them. Needs a second
+    connection, which uses protocol version 2. Upstream does so only if it uses version 2 anyway."""
 
     batch_read_bytes: int = setting(1 << 20, unit="bytes", range=(1024, FRAME_BYTES_MAX), upstream=None)
-    """Size of an answer with many entries."""
+    """Size of the response to such a request."""
 
     recovery_read_batch_size: int = setting(
         16, unit="entries", range=(1, 1 << 16), upstream="recoveryReadBatchSize"
     )
-    """Entries that a recovery looks for at once. Upstream: 1."""
+    """Entries that a recovery reads at the same time. Upstream: 1."""
 
     max_num_ensemble_changes: int = setting(
         INT_MAX, unit="changes", range=(0, INT_MAX), upstream="maxNumEnsembleChanges"
     )
-    """A writer whose ensemble changes more often is ended."""
+    """Ensemble changes that a writer makes at most; if it needs one more, it closes the ledger."""
 
     bookie_failure_history_ms: int = setting(
         60_000, unit="ms", range=(0, HOUR_MS), upstream="bookieFailureHistoryExpirationMSec"
     )
-    """A bookie that failed is chosen, and read from, only when there is no other, for so long."""
+    """Time during which a bookie that failed is used only if there is no other."""
 
     min_num_racks_per_write_quorum: int = setting(
         2, unit="racks", range=(1, 64), upstream="minNumRacksPerWriteQuorum"
     )
-    """Racks that copies of an entry should be spread over."""
+    """Racks over which the replicas of an entry should be spread."""
 
     racks: str = setting("", upstream=None)
-    """Where bookies stand: `BOOKIE=/REGION/RACK`, with commas between them. One that is not named stands in
-    `/default-region/default-rack`. Upstream asks a script."""
+    """Racks of bookies: `BOOKIE=/REGION/RACK`, separated by commas. A bookie that is not listed is in
+    `/default-region/default-rack`. Upstream runs a script."""
 
     throttle: int = setting(0, unit="adds/s", range=(0, INT_MAX), upstream="throttle")
-    """Entries that a writer adds in a second at most; 0: any number. Upstream: 5,000."""
+    """Entries per second that a writer adds at most; 0: no limit. Upstream: 5,000."""
 
     frame_max_bytes: int = setting(
         FRAME_BYTES_MAX, unit="bytes", range=(1024, FRAME_BYTES_LIMIT), upstream="nettyMaxFrameSizeBytes"
     )
-    """Longest frame that bookies take, its length word included. An answer may be 256 bytes longer: an entry
-    that was added in the short form of version 2 has more around it in version 3."""
+    """Longest frame that bookies accept, including its length field. A response may be 256 bytes longer: an
+    entry added with the short frame of version 2 has a longer frame in version 3."""
 
     def __post_init__(self) -> None:
         """Check every field."""

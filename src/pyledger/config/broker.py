@@ -1,4 +1,4 @@
-"""Settings of a broker. Defaults are upstream's; where not, the docstring of the field says why.
+"""Settings of a broker. A default that differs from upstream's is explained at its field.
 
 Source: RocketMQ common/.../BrokerConfig.java; store/.../MessageStoreConfig.java.
 """
@@ -17,10 +17,10 @@ NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,100}")
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""Of delayed messages, as upstream writes them."""
+"""Upstream's default delay levels."""
 
-_ONE_ROOT = "every reader of a store knows only its root folder; leave the key out, and "
-_NO_ROCKSDB = "PyLedger keeps no RocksDB; use the files of `storeType=default`"
+_ONE_ROOT = "readers know only the root folder of a store; leave the key out, and "
+_NO_ROCKSDB = "PyLedger does not support RocksDB; use the files of `storeType=default`"
 _NO_LIGHT_QUEUES = "PyLedger writes no light queues (`%LMQ%…`); leave it off"
 _AUTH = "set acl_path to a file of users and rules, see docs/operate/security.md"
 
@@ -34,7 +34,7 @@ FIXED = {
     "useSingleRocksDBForAllConfigs": Fixed(("false",), _NO_ROCKSDB),
     "configManagerVersion": Fixed(("v1",), _NO_ROCKSDB),
     "messageStorePlugIn": Fixed((), "PyLedger loads no Java class; leave the key out"),
-    "enableRetryTopicV2": Fixed(("false",), "PyLedger knows only the first form of retry topics of pop"),
+    "enableRetryTopicV2": Fixed(("false",), "PyLedger supports only the first form of pop retry topics"),
     "messageDelayLevel": Fixed((DELAY_LEVELS,), "leave it at upstream's default"),
     "enableControllerMode": Fixed(
         ("false",), "there is no controller mode; use brokerRole, or enableDLegerCommitLog"
@@ -63,29 +63,29 @@ FIXED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker is called, where it listens, and to which name servers it reports."""
+    """Name and addresses of a broker, and the name servers with which it registers."""
 
     cluster: str = setting("DefaultCluster", upstream="brokerClusterName")
-    """Cluster that it belongs to."""
+    """Cluster to which the broker belongs."""
 
     name: str = setting("broker-a", upstream="brokerName")
-    """Name that it shares with its slaves alone. Upstream's default is the name of the host."""
+    """Name of the broker, shared only with its slaves. Upstream's default is the host name."""
 
     broker_id: int = setting(0, unit="id", range=(0, (1 << 31) - 1), upstream="brokerId")
-    """0 is a master."""
+    """0: master."""
 
     host: str = setting("127.0.0.1", upstream="bindAddress")
-    """Address to listen on. Upstream listens on all; here that has to be said."""
+    """Address to listen on. Upstream listens on all addresses; here that must be configured."""
 
     port: int = setting(10911, unit="ports", range=(0, PORT_MAX), upstream="listenPort")
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0: a free port."""
 
     vip_port: bool = setting(True, upstream=None)
-    """Listen on the port two below, too, where clients with `vipChannelEnabled` send and slaves read tables;
-    upstream always does. Not with a free port."""
+    """Also listen on the port two below, to which clients with `vipChannelEnabled` send and from which slaves
+    read tables. Upstream always does. Ignored when `port` is 0."""
 
     advertised_host: str = setting("", upstream="brokerIP1")
-    """IPv4 or IPv6 literal that routes and message ids name. Empty: the address to listen on."""
+    """IPv4 or IPv6 literal in routes and message ids. Empty: the address to listen on."""
 
     name_servers: str = setting("", upstream="namesrvAddr")
     """Name servers as `host:port;host:port`; empty: none."""
@@ -94,63 +94,64 @@ class BrokerConfig:
     """Folder of the store. Empty: `store` in the home folder, as upstream."""
 
     log_path: str = setting("", upstream="storePathCommitLog")
-    """Has to be empty, or `commitlog` in the store's folder, which may be a symbolic link: readers find a log
-    by the root of its store alone."""
+    """Must be empty, or `commitlog` in the store's folder, which may be a symbolic link: readers know only
+    the root folder of a store."""
 
     admin_enabled: bool = setting(False, upstream=None)
-    """Answer requests that change topics, groups, offsets, files or settings: from this machine, and from
-    others when they are signed (`acl_path`). Upstream always does; here whoever reaches the port must not be
-    able to by default."""
+    """Serve requests that change topics, groups, offsets, files or settings: from this machine, and from
+    other machines if the requests are signed (`acl_path`). Upstream always serves them; here, access to the
+    port alone does not grant this right."""
 
     acl_path: str = setting("", upstream=None)
-    """File with users and what each may do; see docs/operate/security.md. Empty: requests need no signature.
-    Upstream has `aclEnable` and `conf/plain_acl.yml`, or, from 5.3 on, a database."""
+    """File of users and their permissions; see docs/operate/security.md. Empty: requests need no signature.
+    Upstream has `aclEnable` and `conf/plain_acl.yml` or, since 5.3, a database."""
 
     acl_user: str = setting("", upstream=None)
-    """User of that file as whom a slave signs what it asks its master, whose file has the user, too. It needs
-    `Get` on the cluster and on all topics, and should have no more: whoever can register a master at the name
-    servers sees the signatures. Upstream has `innerClientAuthenticationCredentials`."""
+    """User in that file as whom a slave signs its requests to the master; the master's file must have the
+    same user. It needs `Get` on the cluster and on all topics, and should have no other permission: anyone
+    who can register a master with the name servers sees the signatures. Upstream has
+    `innerClientAuthenticationCredentials`."""
 
     register_interval_ms: int = setting(
         30_000, unit="ms", range=(10_000, 60_000), upstream="registerNameServerPeriod"
     )
-    """Pause between two reports to the name servers. A change is reported at once."""
+    """Interval between two registrations with the name servers. A change is registered at once."""
 
     register_timeout_ms: int = setting(
         24_000, unit="ms", range=(1, HOUR_MS), upstream="registerBrokerTimeoutMills"
     )
-    """How long a name server may take to answer."""
+    """Timeout of a registration."""
 
     offsets_flush_interval_ms: int = setting(
         5_000, unit="ms", range=(10, HOUR_MS), upstream="flushConsumerOffsetInterval"
     )
-    """Pause between two writes of consumer offsets and of how far delayed messages are delivered."""
+    """Interval at which consumer offsets and the progress of delayed messages are written."""
 
     permission: int = setting(6, unit="bits", range=(0, 7), upstream="brokerPermission")
-    """What clients may do here: 4 read, 2 write, 6 both."""
+    """What clients may do on this broker: 4 read, 2 write, 6 both."""
 
     region: str = setting("DefaultRegion", upstream="regionId")
-    """Region, told to producers."""
+    """Name of the region, returned to producers."""
 
     trace: bool = setting(True, upstream="traceOn")
-    """Whether clients shall write traces."""
+    """Whether clients should write traces."""
 
     query_count_max: int = setting(32, unit="messages", range=(1, 64), upstream="defaultQueryMaxNum")
-    """Messages that a query by unique key gives at most."""
+    """Messages that a query by unique key returns at most."""
 
     waiting_sends_max: int = setting(
         10_000, unit="sends", range=(1, 1 << 20), upstream="sendThreadPoolQueueCapacity"
     )
-    """Sends that may wait for their flush at once; one more is answered SYSTEM_BUSY and not stored."""
+    """Sends that may wait for their flush. Further sends are rejected with SYSTEM_BUSY and not stored."""
 
     transfer_by_heap: bool = setting(False, upstream="transferMsgByHeap")
-    """Copy the records of a pull's answer before they are sent. Off, they go to the socket from where they
-    stand in the log, which takes a tenth less of the processor for bodies of 64 KiB, and no more for small
-    ones. Upstream's default is on."""
+    """Copy the records of a pull response before they are sent. Off: they are sent directly from the log,
+    which saves a tenth of the processor time for bodies of 64 KiB and nothing for small ones. Upstream's
+    default is on."""
 
     filter_scan_max: int = setting(1024, unit="messages", range=(32, 1 << 20), upstream=None)
-    """Messages that one pull of an SQL92 subscription looks at before it answers. Upstream's
-    `maxFilterMessageSize` allows 16,000, in a thread of its own."""
+    """Messages that one pull of an SQL92 subscription examines before it returns. Upstream's
+    `maxFilterMessageSize` is 16,000, in a separate thread."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -170,7 +171,7 @@ class BrokerConfig:
                 split_address(address)
             except ValueError:
                 raise ConfigError(
-                    "name_servers", f"{address!r} is no address", "write host:port, several with ; between"
+                    "name_servers", f"{address!r} is not an address", "write host:port;host:port"
                 ) from None
         if self.advertised_host or self.host in ANY_ADDRESS:
             try:
@@ -178,7 +179,7 @@ class BrokerConfig:
             except ValueError:
                 raise ConfigError(
                     "advertised_host",
-                    f"{self.advertised_host!r} is no address that clients can reach",
+                    f"{self.advertised_host!r} is not an address that clients can reach",
                     "set brokerIP1 to an IPv4 or IPv6 address of this machine",
                 ) from None
 

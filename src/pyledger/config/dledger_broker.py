@@ -1,4 +1,4 @@
-"""Settings of a broker whose commit log is the log of a DLedger group, by upstream's historical spelling.
+"""Settings of a broker whose commit log is replicated by DLedger. The spelling `dLeger` is upstream's.
 
 Source: RocketMQ store/.../MessageStoreConfig.java.
 """
@@ -14,32 +14,34 @@ SELF_ID = re.compile(r"[a-zA-Z]\d{1,9}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLedgerBrokerConfig:
-    """Which group a broker is a member of. The leader is the master, the others are its slaves."""
+    """The DLedger group of a broker. The leader is the master, the other members are its slaves."""
 
     enabled: bool = setting(False, upstream="enableDLegerCommitLog")
-    """Keep the commit log in a DLedger group of brokers of one name."""
+    """Replicate the commit log in a DLedger group of brokers with the same name."""
 
     group: str = setting("", upstream="dLegerGroup")
     """Name of the group."""
 
     peers: str = setting("", upstream="dLegerPeers")
-    """All members, `n0-host:port;n1-host:port`, the same text at each of them."""
+    """All members, `n0-host:port;n1-host:port`; the same text at each member."""
 
     self_id: str = setting("", upstream="dLegerSelfId")
-    """The own id among them: a letter and a number. As a slave the broker has the id after that number."""
+    """Id of this broker among the peers: a letter and a number. As a slave, the broker has the id after that
+    number."""
 
     data_path: str = setting("", upstream="storePathDLedgerCommitLog")
-    """Has to be empty: the log is in `dledger-<id>/data` in the store's folder, which may be a link."""
+    """Must be empty. The log is in `dledger-<id>/data` in the store's folder, which may be a symbolic
+    link."""
 
     def __post_init__(self) -> None:
         check(self)
         if not self.enabled:
             return
         if self.data_path:
-            # Readers of the folder would not find the log, nor a broker whose setting was forgotten.
+            # Readers of the folder would not find the log, nor would a broker started without the setting.
             raise ConfigError(
                 "data_path",
-                "storePathDLedgerCommitLog puts the log where no reader of the store would look for it",
+                "storePathDLedgerCommitLog puts the log where no reader of the store would find it",
                 f"leave it out, and make dledger-{self.self_id}/data in the store a link to that folder",
             )
         for field, value, name in (
@@ -55,5 +57,5 @@ class DLedgerBrokerConfig:
 
     @property
     def slave_id(self) -> int:
-        """The broker's id while another member leads; 0 is the leader's."""
+        """Broker id while another member leads; the leader's is 0."""
         return int(self.self_id[1:]) + 1

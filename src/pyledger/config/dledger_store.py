@@ -1,4 +1,4 @@
-"""Settings of the log of a DLedger node. Defaults are upstream's; where not, the docstring says why.
+"""Settings of the log of a DLedger node. A default that differs from upstream's is explained at its field.
 
 Source: DLedger DLedgerConfig.java.
 """
@@ -18,22 +18,23 @@ class DLedgerStoreConfig:
     """How a member of a DLedger group keeps its log."""
 
     store_type: str = setting("file", choices={"file": "FILE", "memory": "MEMORY"}, upstream="storeType")
-    """`memory` keeps entries in the process alone; all members do, or none. One that ends loses its own."""
+    """`memory` keeps entries only in memory; all members must use it, or none. A member that stops loses its
+    entries."""
 
     memory_size_bytes_max: int = setting(1 << 30, unit="bytes", range=(1 << 16, 1 << 50), upstream=None)
-    """Entries in memory, beyond which appends are refused. Upstream: no limit."""
+    """Bytes of entries in memory above which appends are rejected. Upstream has no limit."""
 
     data_store_path: str = setting("", upstream="dataStorePath")
-    """Folders of the data files, `,` between them; a new file goes to one after the other. Empty is `data` in
-    the node's folder."""
+    """Folders of the data files, separated by `,`; new files are created in each in rotation. Empty: `data`
+    in the node's folder."""
 
     read_only_data_store_dirs: str = setting("", upstream="readOnlyDataStoreDirs")
-    """More folders with data files, `,` between them; they get no new ones."""
+    """Further folders with data files, separated by `,`, in which no files are created."""
 
     data_file_size_bytes: int = setting(
         1 << 30, unit="bytes", range=(256, INT_MAX), upstream="mappedFileSizeForEntryData"
     )
-    """Size of one data file; the same on all members, and fixed for the life of a folder."""
+    """Size of one data file. The same on all members, and fixed for the life of a folder."""
 
     index_file_size_bytes: int = setting(
         INDEX_UNIT_BYTES * 5 * 1024 * 1024,
@@ -44,37 +45,39 @@ class DLedgerStoreConfig:
     """Size of one index file, a multiple of 32. Fixed for the life of a folder."""
 
     seal_entries: bool = setting(True, upstream=None)
-    """Fill the two checksum fields of entries that have none, and check them at every read. Upstream: 0."""
+    """Fill the two checksum fields of entries that have none, and verify them at every read. Upstream writes
+    0."""
 
     check_point_interval_ms: int = setting(
         3000, unit="ms", range=(100, 3_600_000), upstream="checkPointInterval"
     )
-    """How often the committed index is written down."""
+    """Interval at which the committed index is written to disk."""
 
     file_reserved_hours: int = setting(72, unit="hours", range=(1, 1 << 20), upstream="fileReservedHours")
-    """Age after its last change at which a data file may go."""
+    """Time since its last change after which a data file expires."""
 
     delete_when: str = setting("04", upstream="deleteWhen")
-    """Local hours at which files that old go, `;` between them."""
+    """Hours of the day at which expired files are deleted: local time, separated by `;`."""
 
     disk_ratio_to_check_expired: int = setting(
         70, unit="percent", range=(10, 99), upstream="diskSpaceRatioToCheckExpired"
     )
-    """A disk fuller than this lets files that old go at any hour."""
+    """Disk usage above which expired files are deleted at any hour."""
 
     disk_ratio_to_force_clean: int = setting(
         85, unit="percent", range=(50, 99), upstream="diskSpaceRatioToForceClean"
     )
-    """A disk fuller than this lets files go whatever their age; 5 more (at most 95) refuse appends."""
+    """Disk usage above which files are deleted whatever their age. At 5 points more, but at most 95, appends
+    are rejected."""
 
     disk_force_clean_enabled: bool = setting(True, upstream="enableDiskForceClean")
-    """Whether files may go before their age."""
+    """Whether files may be deleted before they expire."""
 
     def __post_init__(self) -> None:
         """Check every field."""
         check(self)
         if self.index_file_size_bytes % INDEX_UNIT_BYTES:
-            raise ConfigError("index_file_size_bytes", f"is no multiple of {INDEX_UNIT_BYTES}")
+            raise ConfigError("index_file_size_bytes", f"is not a multiple of {INDEX_UNIT_BYTES}")
         _ = self.delete_hours
         if self.read_only_data_paths and not set(self.data_paths) - set(self.read_only_data_paths):
             raise ConfigError(
@@ -83,25 +86,25 @@ class DLedgerStoreConfig:
 
     @property
     def data_paths(self) -> tuple[str, ...]:
-        """`data_store_path` as folders, in their order; none: the node's own."""
+        """The folders of `data_store_path`, in order; empty: the node's own folder."""
         return split_paths(self.data_store_path)
 
     @property
     def read_only_data_paths(self) -> tuple[str, ...]:
-        """`read_only_data_store_dirs` as folders."""
+        """The folders of `read_only_data_store_dirs`."""
         return split_paths(self.read_only_data_store_dirs)
 
     @property
     def delete_hours(self) -> tuple[int, ...]:
-        """`delete_when` as numbers."""
+        """The hours of `delete_when`."""
         hours = [part.strip() for part in self.delete_when.split(";") if part.strip()]
         if not all(hour.isascii() and hour.isdecimal() and int(hour) < 24 for hour in hours):
-            raise ConfigError("delete_when", f"{self.delete_when!r} is no list of hours")
+            raise ConfigError("delete_when", f"{self.delete_when!r} is not a list of hours")
         return tuple(int(hour) for hour in hours)
 
     @property
     def disk_full_percent(self) -> int:
-        """How full a disk refuses appends (percent)."""
+        """Disk usage above which appends are rejected, percent."""
         return min(95, self.disk_ratio_to_force_clean + 5)
 
 

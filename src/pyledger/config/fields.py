@@ -1,4 +1,4 @@
-"""What one setting is: a dataclass field with unit, range and upstream's name, and the checks that follow."""
+"""One setting: a dataclass field with unit, range and upstream's name, and the checks of its value."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field of a settings class, for checks and for the generated document."""
+    """One field of a settings class, for checks and for the generated page."""
 
     name: str
     default: Any
@@ -35,28 +35,28 @@ class Setting:
     upstream: str | None
     """The same setting in upstream's configuration; None where upstream has none."""
     aliases: tuple[str, ...] = ()
-    """What upstream called it before."""
+    """Its names in older versions of upstream."""
     upstream_factor: int = 1
     """Our value is upstream's times this: 1,048,576 where upstream counts MiB, 100 where it is a fraction."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it may be called: by us, by upstream, and by upstream before."""
+        """All accepted names: ours, upstream's, and those of older versions."""
         return (self.name, *((self.upstream,) if self.upstream else ()), *self.aliases)
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A setting of upstream's that decides where data is or how safe it is, and that has one meaning here."""
+    """An upstream setting about the location or safety of data, of which only some values are supported."""
 
     allowed: tuple[str, ...] | None
-    """Values that describe what happens here; compared without regard to case. None: any."""
+    """Accepted values, compared without regard to case. None: any."""
     remedy: str = ""
-    """What to do instead of any other value."""
+    """What to do instead of setting another value."""
 
 
 ANY = Fixed(None)
-"""A setting that is ignored, and that would be taken for a misspelt one that is not."""
+"""An ignored setting whose name would otherwise be taken for a misspelt known one."""
 
 
 def setting(
@@ -69,15 +69,15 @@ def setting(
     aliases: tuple[str, ...] = (),
     upstream_factor: int = 1,
 ) -> T:
-    """A dataclass field for one setting.
+    """Make the dataclass field of one setting.
 
     Args:
-        default: Upstream's default, unless the docstring of the field says why not.
+        default: Upstream's default; if another, the docstring of the field explains it.
         unit: What an integer counts.
         range: Lowest and highest value, both allowed.
-        choices: The words that a string may be, each with upstream's word for it.
+        choices: Allowed values of a string, each with upstream's word for it.
         upstream: Name of the setting in upstream's configuration.
-        aliases: Its names in older editions of upstream.
+        aliases: Its names in older versions of upstream.
         upstream_factor: Our value is upstream's times this.
     """
     metadata = {
@@ -92,7 +92,7 @@ def setting(
 
 
 def settings_of(kind: type[Settings]) -> tuple[Setting, ...]:
-    """All settings of a class, in the order it declares them."""
+    """Return all settings of a class, in the order of their declaration."""
     return tuple(Setting(f.name, f.default, **f.metadata) for f in dataclasses.fields(kind))
 
 
@@ -100,7 +100,7 @@ def check(config: Settings) -> None:
     """Check every field for type, range and choice; called by `__post_init__`.
 
     Raises:
-        ConfigError: names the field, the value and what is allowed.
+        ConfigError: A value is invalid; the error contains the field, the value and what is allowed.
     """
     for one in settings_of(type(config)):
         value: Any = getattr(config, one.name)
@@ -114,12 +114,12 @@ def check(config: Settings) -> None:
 
 
 def convert(one: Setting, name: str, value: object) -> object:
-    """Turn text into the type of the setting, and upstream's word or unit into ours; the rest passes through.
+    """Convert text to the type of the setting, and upstream's word or unit to ours; keep other values.
 
     Args:
         one: The setting.
-        name: The name that the value was given by.
-        value: As it stands in a file, a variable or an option.
+        name: The name under which the value was given.
+        value: The value from a file, a variable or an option.
     """
     if one.upstream_factor != 1 and name != one.name:
         return _converted_unit(one, value)
@@ -142,8 +142,8 @@ def convert(one: Setting, name: str, value: object) -> object:
 
 
 def _converted_unit(one: Setting, value: object) -> int:
-    """A value in upstream's unit, in ours."""
-    from decimal import Decimal  # noqa: PLC0415 - few files have such a value
+    """Convert a value from upstream's unit to ours."""
+    from decimal import Decimal  # noqa: PLC0415 - rarely needed
 
     try:
         number = Decimal(str(value).strip()) * one.upstream_factor
@@ -155,22 +155,22 @@ def _converted_unit(one: Setting, value: object) -> int:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A remedy for a name that is not known."""
-    import difflib  # noqa: PLC0415 - only for who errs
+    """Return the remedy for an unknown name."""
+    import difflib  # noqa: PLC0415 - only needed for errors
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else "see docs/reference/config.md for all settings"
 
 
 def build(kind: type[S], options: Mapping[str, object]) -> S:
-    """Make settings from options by our names or upstream's.
+    """Build settings from options by our names or upstream's.
 
     Args:
         kind: The settings class.
         options: Values by name. Text is converted to the type of the field.
 
     Raises:
-        ConfigError: a name is unknown (the message suggests one), given twice, or its value is wrong.
+        ConfigError: A name is unknown (the message suggests one) or given twice, or a value is invalid.
     """
     known = settings_of(kind)
     by_name = {name: one for one in known for name in one.names}
@@ -199,10 +199,10 @@ def changed(
         kind: The settings class.
         config: The settings to change; None: the defaults.
         settings: Values by our names.
-        beside: Other settings that the caller takes as a whole, by the name of the argument.
+        beside: Other settings classes that the caller accepts, by argument name.
 
     Raises:
-        ConfigError: a name is unknown (the message suggests one), or a value is wrong.
+        ConfigError: A name is unknown (the message suggests one), or a value is invalid.
     """
     ours = {name: one.name for one in settings_of(kind) for name in one.names}
     for name in settings:

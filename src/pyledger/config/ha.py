@@ -1,4 +1,4 @@
-"""Settings of replication between a master and its slaves. Defaults are upstream's, or their docstring says.
+"""Settings of replication from a master to its slaves. A default that differs from upstream's is explained.
 
 Source: RocketMQ store/.../MessageStoreConfig.java; common/.../BrokerConfig.java.
 """
@@ -27,15 +27,15 @@ ROLES = {
 
 
 def listed(text: str) -> list[str]:
-    """The parts of `one;two`."""
+    """Split `one;two` into its parts."""
     return [part.strip() for part in text.split(";") if part.strip()]
 
 
 def networks_of(text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
-    """The networks of `10.0.0.2;10.1.0.0/16`; an address is a network of one.
+    """Parse networks such as `10.0.0.2;10.1.0.0/16`; an address is a network of one.
 
     Raises:
-        ConfigError: a part is neither.
+        ConfigError: A part is neither an address nor a network.
     """
     if not text:
         return ()
@@ -51,57 +51,57 @@ def networks_of(text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaConfig:
-    """What a broker is to others of its name, and what it asks of them."""
+    """Role of a broker among those of its name, and how the log is replicated."""
 
     role: str = setting(SINGLE, choices=ROLES, upstream="brokerRole")
-    """`async_master` answers sends at once, `sync_master` when slaves have the message; `slave` takes its log
-    from a master and no sends; `single_master` is a master that opens no port for slaves. Upstream's default
-    is ASYNC_MASTER, and every broker of it listens for slaves."""
+    """`single_master`: a master that opens no port for slaves. `async_master` answers a send at once,
+    `sync_master` when slaves have the message. `slave` copies the log of a master and takes no sends.
+    Upstream's default is ASYNC_MASTER, and every broker listens for slaves."""
 
     port: int = setting(0, unit="ports", range=(0, 65_535), upstream="haListenPort")
-    """Port for slaves; 0 takes the one after the broker's, or a free one where the broker does."""
+    """Port for slaves; 0: the broker's port plus one, or a free port if the broker's port is free."""
 
     allowed_slaves: str = setting("", upstream=None)
-    """Addresses and networks, `10.0.0.2;10.1.0.0/16`, whose connections get the whole log, without TLS and
-    without a signature too. This machine, and addresses that the name servers know as slaves of this broker,
-    get it in any case, unless access control is on. Upstream gives its log to whoever connects."""
+    """Addresses and networks, such as `10.0.0.2;10.1.0.0/16`, that may copy the whole log, even without TLS
+    and a signature. Without access control, this machine and the addresses that the name servers know as
+    slaves of this broker may always do so. Upstream sends its log to any client."""
 
     slave_certificates: str = setting("", upstream=None)
-    """Names in the client certificates of slaves, `slave-1.example.org;slave-2`: the common name, or a DNS
-    name of `subjectAltName`. A connection must show one of them then, unless `allowed_slaves` names its
-    address; the certificate is checked against `server_trust_cert_path` of section `tls`."""
+    """Names in the client certificates of slaves, such as `slave-1.example.org;slave-2`: the common name, or
+    a DNS name of `subjectAltName`. If set, a connection needs such a certificate unless `allowed_slaves`
+    contains its address. The certificate is checked against `server_trust_cert_path` of section `tls`."""
 
     plain_master: bool = setting(False, upstream=None)
-    """A slave takes the log in plain text although its own requests travel over TLS: RocketMQ's masters speak
+    """Let a slave copy the log in plain text although its requests are sent over TLS: RocketMQ's masters have
     no TLS on the port for slaves."""
 
     master_address: str = setting("", upstream="haMasterAddress")
-    """`host:port` of the master's HA service. Empty: as the name servers say."""
+    """`host:port` of the master's HA service. Empty: the address from the name servers."""
 
     heartbeat_interval_ms: int = setting(
         5_000, unit="ms", range=(10, HOUR_MS), upstream="haSendHeartbeatInterval"
     )
-    """Silence after which either side says that it is there."""
+    """Time without a transfer after which either side sends a heartbeat."""
 
     silence_max_ms: int = setting(20_000, unit="ms", range=(20, HOUR_MS), upstream="haHousekeepingInterval")
-    """Silence of the other side after which a connection is closed."""
+    """Time without data from the other side after which a connection is closed."""
 
     reconnect_interval_ms: int = setting(5_000, unit="ms", range=(10, HOUR_MS), upstream=None)
-    """Pause of a slave before it connects again; up to 12 times as long while its own disk refuses what
-    comes. Upstream's is fixed."""
+    """Pause before a slave reconnects; up to 12 times as long while its own disk cannot store the data.
+    Upstream's pause is fixed."""
 
     transfer_batch_bytes: int = setting(
         32_768, unit="bytes", range=(1024, 1 << 22), upstream="haTransferBatchSize"
     )
-    """Log bytes that one transfer carries at most."""
+    """Largest number of log bytes in one transfer."""
 
     flow_control: bool = setting(False, upstream="haFlowControlEnable")
-    """Send each slave no more than `transfer_rate_max_bytes` of the log in a second."""
+    """Limit the transfer to each slave to `transfer_rate_max_bytes` per second."""
 
     transfer_rate_max_bytes: int = setting(
         100 << 20, unit="bytes", range=(1024, 1 << 40), upstream="maxHaTransferByteInSecond"
     )
-    """Log bytes that one slave gets in a second at most, where `flow_control` is on."""
+    """Log bytes per second sent to one slave at most, if `flow_control` is on."""
 
     gap_max_bytes: int = setting(
         1 << 28,
@@ -110,33 +110,35 @@ class HaConfig:
         upstream="haMaxGapNotInSync",
         aliases=("haSlaveFallbehindMax",),
     )
-    """A slave that is further behind counts as not available."""
+    """Lag from which a slave is not in sync."""
 
     slave_timeout_ms: int = setting(3_000, unit="ms", range=(1, HOUR_MS), upstream="slaveTimeout")
-    """How long a send waits for slaves; then it is answered FLUSH_SLAVE_TIMEOUT, and is stored."""
+    """How long a send waits for slaves. After that the response is FLUSH_SLAVE_TIMEOUT; the message is
+    stored."""
 
     in_sync_replicas: int = setting(2, unit="brokers", range=(0, 64), upstream="inSyncReplicas")
-    """Brokers, the master among them, that a `sync_master` wants a message on before it answers. Upstream's
-    default is 1 since 5.0, so that a SYNC_MASTER waits for nobody; before it was what 2 is here."""
+    """Brokers, including the master, that must have a message before a `sync_master` answers. Upstream's
+    default since 5.0 is 1, with which a SYNC_MASTER waits for no slave; before 5.0 it waited for one, as with
+    2."""
 
     in_sync_replicas_min: int = setting(1, unit="brokers", range=(1, 64), upstream="minInSyncReplicas")
-    """A `sync_master` refuses sends while fewer brokers, itself among them, are in sync."""
+    """Brokers, including the master, that must be in sync; with fewer, a `sync_master` rejects sends."""
 
     auto_in_sync_replicas: bool = setting(False, upstream="enableAutoInSyncReplicas")
-    """Want no more brokers than are in sync at the moment, down to `in_sync_replicas_min`."""
+    """Require only the brokers that are currently in sync, but at least `in_sync_replicas_min`."""
 
     all_in_sync_replicas: bool = setting(False, upstream="allAckInSyncStateSet")
-    """Want every broker that is in sync at the moment instead of `in_sync_replicas`."""
+    """Require all brokers that are currently in sync instead of `in_sync_replicas`."""
 
     sync_first_ms: int = setting(10_000, unit="ms", range=(0, HOUR_MS), upstream=None)
-    """Time after a slave's start until it copies topics, groups and offsets for the first time."""
+    """Time from the start of a slave until it first copies topics, groups and offsets."""
 
     sync_interval_ms: int = setting(60_000, unit="ms", range=(100, HOUR_MS), upstream=None)
-    """Pause between two such copies; upstream's is fixed."""
+    """Interval between two such copies. Upstream's interval is fixed."""
 
     sync_delays_interval_ms: int = setting(3_000, unit="ms", range=(100, HOUR_MS), upstream=None)
-    """Pause between two looks how far the master has delivered delayed and timer messages; upstream's is
-    fixed, and is 60 s for delayed ones."""
+    """Interval at which a slave reads the master's delivery progress of delayed and timer messages.
+    Upstream's intervals are fixed, 60 s for delayed messages."""
 
     def __post_init__(self) -> None:
         check(self)

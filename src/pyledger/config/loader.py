@@ -1,6 +1,6 @@
 """Settings from a file and the environment. The only module that reads an environment variable.
 
-Options win over the environment, that over the file, the file over the defaults. A variable is named
+Options override the environment, which overrides the file, which overrides the defaults. A variable is named
 `PYLEDGER_<SECTION>_<FIELD>`, such as `PYLEDGER_STORE_RETENTION_HOURS`. A file is TOML, one table for each
 section, or upstream's `.properties`, in which all sections share one list of keys.
 """
@@ -21,13 +21,13 @@ SECTIONS = (
     "store", "net", "tls", "delivery", "namesrv", "client", "producer", "consumer", "broker", "dledger", "ha",
     "dledger_store", "dledger_broker", "bookie", "autorecovery", "bookkeeper",
 )  # fmt: skip
-"""All there are: a file may configure several servers, and each reads its own sections."""
+"""All sections: a file may configure several servers, and each reads its own sections."""
 
 _PREFIX = "PYLEDGER_"
 _FILE_BYTES_MAX = 1 << 20
 _TYPO_CUTOFF = 0.9
-"""Similarity at which an unknown key is taken for a known one that is misspelt: no key of upstream's that is
-ignored comes near it, see tests/config/test_upstream_files.py."""
+"""Similarity at which an unknown key is taken for a misspelt known one. No ignored key of upstream's comes
+close, see tests/config/test_upstream_files.py."""
 
 
 def load(
@@ -42,10 +42,10 @@ def load(
         kind: The settings class.
         section: Part of the variables' names, such as `store`.
         environment: None: the environment of the process.
-        options: Values by field name that win over it; one that is None was not given.
+        options: Values by field name, which win over the environment; None: not given.
 
     Raises:
-        ConfigError: a variable is unknown, or a value is wrong.
+        ConfigError: A variable is unknown, or a value is invalid.
     """
     return merged(kind, section, {}, environment, options)
 
@@ -57,7 +57,7 @@ def merged(
     environment: Mapping[str, str] | None,
     options: Mapping[str, object] | None = None,
 ) -> S:
-    """Settings of one section, from a file, the environment and options: they are checked together."""
+    """Merge the settings of one section from a file, the environment and options, then check them."""
     given = read_environment(kind, section, os.environ if environment is None else environment)
     given |= {name: value for name, value in (options or {}).items() if value is not None}
     taken = {name for one in settings_of(kind) if one.name in given for name in one.names}
@@ -66,7 +66,7 @@ def merged(
 
 
 def name_server_list(given: str = "", environment: Mapping[str, str] | None = None) -> str:
-    """Name servers: those given, else those of upstream's variable, else one on this machine.
+    """Return the name servers: those given, else those of `NAMESRV_ADDR`, else one on this machine.
 
     Args:
         given: `host:port;host:port`.
@@ -77,11 +77,11 @@ def name_server_list(given: str = "", environment: Mapping[str, str] | None = No
 
 
 def read_toml(path: Path) -> dict[str, dict[str, object]]:
-    """The tables of a TOML file, by section.
+    """Read the tables of a TOML file, by section.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or has at its top what is no section: a server must
-            not start without the access control that a misspelt table asked for.
+        ConfigError: The file cannot be read, is not TOML, or contains an unknown section: a server must
+            not start without access control because the table for it is misspelt.
     """
     try:
         document = tomllib.loads(_read(path).decode("utf-8"))
@@ -99,7 +99,7 @@ def read_toml(path: Path) -> dict[str, dict[str, object]]:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a settings file, of which a device would have no end."""
+    """Read a settings file, up to a limit: a device might not end."""
     try:
         with path.open("rb") as file:
             found = file.read(_FILE_BYTES_MAX + 1)
@@ -111,7 +111,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_environment(kind: type[Settings], section: str, environment: Mapping[str, str]) -> dict[str, object]:
-    """The variables of one section, by field name."""
+    """Return the variables of one section, by field name."""
     names = {f"{_PREFIX}{section}_{one.name}".upper(): one.name for one in settings_of(kind)}
     found: dict[str, object] = {}
     for variable, value in environment.items():
@@ -125,13 +125,13 @@ def read_environment(kind: type[Settings], section: str, environment: Mapping[st
 
 
 def _section_of(variable: str) -> str | None:
-    """The section that a variable names; None: no section, as with `PYLEDGER_METADATA`."""
+    """Return the section that a variable names; None: no section, as with `PYLEDGER_METADATA`."""
     named = [one for one in SECTIONS if variable.startswith(f"{_PREFIX}{one.upper()}_")]
     return max(named, key=len, default=None)
 
 
 def _is_meant(variable: str, names: Mapping[str, str]) -> bool:
-    """Whether a variable without a section is a misspelt one, or lacks its section; others' are let be."""
+    """Whether a variable without a section is a setting whose section is missing or misspelt."""
     given = variable.removeprefix(_PREFIX)
     if "_" in given and given.lower() in names.values():
         return True
@@ -139,7 +139,7 @@ def _is_meant(variable: str, names: Mapping[str, str]) -> bool:
 
 
 def _is_near(name: str, known: Sequence[str]) -> bool:
-    import difflib  # noqa: PLC0415 - only where a name is unknown
+    import difflib  # noqa: PLC0415 - only for unknown names
 
     return bool(difflib.get_close_matches(name, known, n=1, cutoff=_TYPO_CUTOFF))
 
@@ -151,11 +151,11 @@ class ConfigFile:
         """Read a file.
 
         Args:
-            path: TOML when its name ends so, otherwise properties; None: the environment alone.
+            path: TOML if its name ends in `.toml`, otherwise properties; None: only the environment.
             environment: None: the environment of the process.
 
         Raises:
-            ConfigError: the file cannot be read, or a table of it is no section.
+            ConfigError: The file cannot be read, or has an unknown table.
         """
         self.path = path
         self._environment = environment
@@ -170,11 +170,11 @@ class ConfigFile:
 
         Args:
             kind: The settings class.
-            section: Table of the file, where it is TOML, and part of the variables' names.
-            options: Values by field name that win over file and environment; None: was not given.
+            section: Table of a TOML file, and part of the variables' names.
+            options: Values by field name, which win over file and environment; None: not given.
 
         Raises:
-            ConfigError: a key of a TOML table or a variable is unknown, or a value is wrong.
+            ConfigError: A key of a TOML table or a variable is unknown, or a value is invalid.
         """
         self._loaded.add(section)
         if self._tables is not None:
@@ -192,13 +192,13 @@ class ConfigFile:
             raise ConfigError(f"{self.path}: {written}", error.problem, error.remedy) from None
 
     def ignored(self, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
-        """What no `load` took: tables that other servers read, or keys of properties that mean nothing here.
+        """Return what no `load` read: tables of other servers, or properties that have no effect here.
 
         Args:
-            fixed: Settings that may not be ignored, by upstream's name.
+            fixed: Settings that must not be ignored, by upstream's name.
 
         Raises:
-            ConfigError: one of `fixed` has a value that is not supported, or a key is a misspelt setting.
+            ConfigError: One of `fixed` has an unsupported value, or a key is a misspelt setting.
         """
         if self._tables is not None:
             return tuple(f"[{name}]" for name in self._tables if name not in self._loaded)
@@ -221,17 +221,17 @@ class ConfigFile:
 
 
 def _folded(key: str) -> str:
-    """A key without the case and the marks in which two spellings of it differ."""
+    """Return a key in lower case without punctuation, to compare spellings."""
     return key.lower().translate({ord(mark): None for mark in "._-"})
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The keys of a properties file; those without a value are left out, as upstream does.
+    """Read a properties file; keys without a value are ignored, as upstream does.
 
-    Comments may have any encoding: many files have theirs in GBK.
+    Comments may have any encoding: those of many files are in GBK.
 
     Raises:
-        ConfigError: the file cannot be read, is not UTF-8, is TOML, or sets nothing.
+        ConfigError: The file cannot be read, is not UTF-8, is TOML, or has no values.
     """
     pairs = properties.parse(_read(path).decode("utf-8-sig", "surrogateescape"))
     for key, value in pairs.items():
@@ -241,9 +241,9 @@ def read_properties(path: Path) -> dict[str, str]:
             place = f"{path}: {key}" if key.isidentifier() else str(path)
             raise ConfigError(place, "is not text in UTF-8") from error
         if key.startswith("["):
-            raise ConfigError(str(path), f"{key} is of a TOML file", "let its name end in .toml")
+            raise ConfigError(str(path), f"{key} belongs to a TOML file", "name the file *.toml")
     given = {key: value.strip() for key, value in pairs.items() if value.strip()}
-    # Keys without a value are in upstream's own files; a file of nothing else is of another kind.
+    # Upstream's own files have keys without a value, but a file of only such keys is no settings file.
     if pairs and not given:
         raise ConfigError(str(path), "sets nothing", "settings are lines such as brokerName=broker-a")
     return given

@@ -1,4 +1,4 @@
-"""Settings of remoting: servers, clients, TLS. Defaults are upstream's; where not, the docstring says why.
+"""Settings of remoting: servers, clients, TLS. Defaults that differ from upstream's are explained.
 
 Source: RocketMQ remoting/.../NettyServerConfig.java, NettyClientConfig.java, NettySystemConfig.java,
 TlsSystemConfig.java.
@@ -16,7 +16,7 @@ FRAME_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetConfig:
-    """How connections of a server and of a client behave, and what bounds them."""
+    """Limits and timeouts of the connections of servers and clients."""
 
     frame_max_bytes: int = setting(
         FRAME_BYTES_MAX,
@@ -24,11 +24,11 @@ class NetConfig:
         range=(1024, FRAME_BYTES_MAX),
         upstream="com.rocketmq.remoting.frameMaxLength",
     )
-    """Longest frame, its length word included. A longer one closes its connection before anything is
-    allocated for it."""
+    """Longest frame, including its length field. A connection that announces a longer one is closed before
+    memory is allocated for it."""
 
     connections_max: int = setting(10_000, unit="connections", range=(1, 1 << 20), upstream=None)
-    """Connections that a server keeps at once; one more is closed as soon as it is accepted."""
+    """Connections that a server keeps open; further ones are closed as soon as they are accepted."""
 
     server_socket_backlog: int = setting(
         1024, unit="connections", range=(1, 65_535), upstream="serverSocketBacklog"
@@ -58,79 +58,80 @@ class NetConfig:
     server_idle_seconds: int = setting(
         120, unit="seconds", range=(1, DAY_S), upstream="serverChannelMaxIdleTimeSeconds"
     )
-    """A server closes a connection after so long without a byte read or written."""
+    """Time without a byte read or written after which a server closes a connection."""
 
     client_idle_seconds: int = setting(
         120, unit="seconds", range=(1, DAY_S), upstream="clientChannelMaxIdleTimeSeconds"
     )
-    """A client closes a connection after so long without a byte read or written."""
+    """Time without a byte read or written after which a client closes a connection."""
 
     server_oneway_permits: int = setting(
         256, unit="requests", range=(1, INT_MAX), upstream="serverOnewaySemaphoreValue"
     )
-    """One-way requests to clients that a server has not handed to the kernel yet."""
+    """One-way requests to clients that a server has not yet passed to the kernel."""
 
     server_async_permits: int = setting(
         64, unit="requests", range=(1, INT_MAX), upstream="serverAsyncSemaphoreValue"
     )
-    """Requests to clients whose answer a server waits for."""
+    """Requests to clients that a server may have in flight."""
 
     client_oneway_permits: int = setting(
         65_535, unit="requests", range=(1, INT_MAX), upstream="clientOnewaySemaphoreValue"
     )
-    """One-way requests that a client has not handed to the kernel yet."""
+    """One-way requests that a client has not yet passed to the kernel."""
 
     client_async_permits: int = setting(
         65_535, unit="requests", range=(1, INT_MAX), upstream="clientAsyncSemaphoreValue"
     )
-    """Requests whose answer a client waits for."""
+    """Requests that a client may have in flight."""
 
     connect_timeout_ms: int = setting(3_000, unit="ms", range=(1, 3_600_000), upstream="connectTimeoutMillis")
-    """How long a client tries to connect."""
+    """Timeout of a client's connection attempt."""
 
     close_socket_on_timeout: bool = setting(True, upstream="clientCloseSocketIfTimeout")
-    """A call that timed out although it had enough time closes its connection: it may be half open."""
+    """Close a client's connection when a call times out that had enough time: the connection may be half
+    open."""
 
     name_server_scan_ms: int = setting(3_000, unit="ms", range=(10, 3_600_000), upstream=None)
-    """Pause between two attempts of a client to reach every name server."""
+    """Interval at which a client tries to connect to every name server."""
 
     write_high_water_mark_bytes: int = setting(
         1 << 20, unit="bytes", range=(0, INT_MAX), upstream="writeBufferHighWaterMark"
     )
-    """With more than this to be written, a server reads no further request of the connection, and a client's
-    calls wait. Upstream leaves it to Netty (64 KiB); one pull answer alone has up to 256 KiB."""
+    """Bytes waiting to be written above which a server reads no further request from the connection, and a
+    client's calls wait. Upstream leaves it to Netty (64 KiB); one pull response alone has up to 256 KiB."""
 
     write_low_water_mark_bytes: int = setting(
         256 << 10, unit="bytes", range=(0, INT_MAX), upstream="writeBufferLowWaterMark"
     )
-    """With no more than this to be written, the connection goes on. Upstream leaves it to Netty (32 KiB)."""
+    """Bytes waiting to be written at which the connection resumes. Upstream leaves it to Netty (32 KiB)."""
 
     write_backlog_max_bytes: int = setting(64 << 20, unit="bytes", range=(1, INT_MAX), upstream=None)
-    """A connection with more than this to be written is cut: its peer does not read."""
+    """Bytes waiting to be written above which the connection is dropped, because its peer does not read."""
 
     requests_max: int = setting(4_096, unit="requests", range=(1, 1 << 20), upstream=None)
-    """Requests of one connection in work at once; with so many it is not read from. Held requests, such as
-    a long poll, do not count: whoever holds them bounds them."""
+    """Requests of one connection in flight; at this number, no more are read from the connection. Held
+    requests, such as long polls, have limits of their own and do not count."""
 
     held_bytes_max: int = setting(1 << 30, unit="bytes", range=(1 << 16, 1 << 40), upstream=None)
-    """What connections of a server may hold together: requests that are not whole or not answered, answers
-    that are not written. With more, those that hold more than the limit divided by their number wait; where
-    it stays so for 1 s, or a quarter more is held, those that hold most without getting on are cut."""
+    """Bytes that all connections of a server may hold: incomplete or unanswered requests, and responses that
+    are not written yet. Above the limit, connections that hold more than their equal share wait. After 1 s
+    above it, or at 125 % of it, the largest ones that make no progress are dropped."""
 
     shutdown_gracefully: bool = setting(False, upstream="enableShutdownGracefully")
-    """A server that ends answers new requests of clients above 5.3.1 with GO_AWAY (1500), so that they
-    connect anew, elsewhere."""
+    """While a server shuts down, answer new requests of clients above 5.3.1 with GO_AWAY (1500), so that they
+    connect to another server."""
 
     shutdown_wait_seconds: int = setting(
         30, unit="seconds", range=(0, DAY_S), upstream="shutdownWaitTimeSeconds"
     )
-    """How long a server with `shutdown_gracefully` goes on to answer GO_AWAY before it closes."""
+    """With `shutdown_gracefully`, how long a server answers GO_AWAY before it closes."""
 
     reconnect_on_go_away: bool = setting(True, upstream="enableReconnectForGoAway")
-    """A client that is told GO_AWAY opens a fresh connection."""
+    """A client that receives GO_AWAY opens a new connection."""
 
     retry_on_go_away: bool = setting(True, upstream="enableTransparentRetry")
-    """A client that was told GO_AWAY sends the request once more, on the fresh connection."""
+    """A client that receives GO_AWAY retries the request on the new connection."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -145,22 +146,23 @@ class NetConfig:
 # A repr would show the passwords of the keys.
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsConfig:
-    """TLS of servers and clients, bookies' too. PEM files; upstream's names are those of `tls.properties`."""
+    """TLS of servers and clients, including bookies. Files are PEM; upstream's names: `tls.properties`."""
 
     server_mode: str = setting(
         "permissive",
         choices={"disabled": "disabled", "permissive": "permissive", "enforcing": "enforcing"},
         upstream="tls.server.mode",
     )
-    """`disabled`: a server speaks no TLS. `permissive`: TLS and plain connections on one port, told apart by
-    their first byte; TLS needs a certificate. `enforcing`: nothing but TLS."""
+    """`disabled`: no TLS. `permissive`: TLS and plain connections on one port, distinguished by their first
+    byte; TLS needs a certificate. `enforcing`: TLS only."""
 
     server_need_client_auth: str = setting(
         "none",
         choices={"none": "none", "optional": "optional", "require": "require"},
         upstream="tls.server.need.client.auth",
     )
-    """Whether a server asks a client for a certificate, which `server_trust_cert_path` must vouch for."""
+    """Whether a server requests a client certificate. It must be signed by an authority in
+    `server_trust_cert_path`."""
 
     server_cert_path: str = setting("", upstream="tls.server.certPath")
     """Certificate chain of a server."""
@@ -169,39 +171,39 @@ class TlsConfig:
     """Private key of a server."""
 
     server_key_password: str = setting("", upstream="tls.server.keyPassword")
-    """Password of the server's key; never logged."""
+    """Password of the server's private key; never logged."""
 
     server_trust_cert_path: str = setting("", upstream="tls.server.trustCertPath")
-    """Certificates of the authorities that a server believes about clients."""
+    """Certificates of the authorities that a server trusts for client certificates."""
 
     client_enabled: bool = setting(False, upstream="tls.enable")
-    """A client speaks TLS."""
+    """Clients use TLS."""
 
     client_auth_server: bool = setting(True, upstream="tls.client.authServer")
-    """A client checks the server's certificate. Upstream's default is not to."""
+    """Clients verify the server's certificate. Upstream's default is off."""
 
     client_check_host_name: bool = setting(True, upstream=None)
-    """A client checks that the certificate names the host it connected to. Upstream never does."""
+    """Clients verify that the certificate names the host they connected to. Upstream never does."""
 
     client_cert_path: str = setting("", upstream="tls.client.certPath")
-    """Certificate chain of a client, for servers that ask for one."""
+    """Certificate chain of a client, for servers that request one."""
 
     client_key_path: str = setting("", upstream="tls.client.keyPath")
     """Private key of a client."""
 
     client_key_password: str = setting("", upstream="tls.client.keyPassword")
-    """Password of the client's key; never logged."""
+    """Password of the client's private key; never logged."""
 
     client_trust_cert_path: str = setting("", upstream="tls.client.trustCertPath")
-    """Certificates of the authorities that a client believes; empty: those of the system."""
+    """Certificates of the authorities that a client trusts. Empty: those of the system."""
 
     test_mode: bool = setting(False, upstream="tls.test.mode.enable")
-    """A client trusts every server. Upstream's default is on; here it must be asked for. A server needs its
-    own certificate in this mode too."""
+    """Clients trust every server. Upstream's default is on; here it must be set explicitly. A server needs
+    its own certificate in this mode too."""
 
     handshake_timeout_ms: int = setting(10_000, unit="ms", range=(1, 3_600_000), upstream=None)
-    """A connection is cut when its handshake takes longer, or its first byte, while TLS and plain
-    connections share a port."""
+    """Timeout of a TLS handshake and, on a port with TLS and plain connections, of the first byte. After it
+    the connection is dropped."""
 
     def __post_init__(self) -> None:
         check(self)

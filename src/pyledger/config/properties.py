@@ -1,7 +1,7 @@
 r"""Java's `.properties`, the form of upstream's configuration files: `broker.conf`, `namesrv.conf`.
 
-A line is `key = value`, `key: value` or `key value`; `#` and `!` begin a comment line; a backslash at the end
-goes on in the next line, elsewhere it escapes. The last of two equal keys wins.
+A line is `key = value`, `key: value` or `key value`; `#` and `!` begin a comment line. A backslash at the
+end continues the line, elsewhere it escapes. The last of several equal keys wins.
 
 Source: java.util.Properties (load).
 """
@@ -16,10 +16,10 @@ CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """Values by key.
+    """Parse properties into values by key.
 
     Raises:
-        ConfigError: an escape is broken.
+        ConfigError: An escape is invalid.
     """
     found = {}
     for line in logical_lines(text):
@@ -30,7 +30,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def logical_lines(text: str) -> list[str]:
-    """Lines without comments and blank ones, those that go on joined."""
+    """Return lines without comments and blank lines; continued lines are joined."""
     lines: list[str] = []
     open_end = False
     for line in re.split(r"\r\n|\r|\n", text):
@@ -49,7 +49,7 @@ def logical_lines(text: str) -> list[str]:
 
 
 def unescape(text: str) -> str:
-    """A key or value without its escapes."""
+    """Replace the escapes of a key or value."""
 
     def plain(match: re.Match[str]) -> str:
         kind = match[1]

@@ -1,4 +1,4 @@
-"""Settings of a running server, as text: shown to whoever asks, changed by an operator within limits."""
+"""Settings of a running server as text, to show them and to change some of them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -10,12 +10,12 @@ S = TypeVar("S", bound=Settings)
 
 
 def settings_text(parts: Iterable[Settings], others: Mapping[str, object], *, with_paths: bool) -> str:
-    """Properties by upstream's names, sorted; a setting without such a name is left out.
+    """Return properties by upstream's names, sorted; settings without such a name are omitted.
 
     Args:
-        parts: Whose settings; a client's side of the network is left out.
-        others: Upstream's settings that none of the parts has.
-        with_paths: Show where files lie, too.
+        parts: The settings; those of the client side of connections are omitted.
+        others: Upstream's settings that are in none of the parts.
+        with_paths: Include the paths of files.
     """
     lines = [line_of(name, value) for name, value in others.items()]
     for part in parts:
@@ -32,20 +32,20 @@ def settings_text(parts: Iterable[Settings], others: Mapping[str, object], *, wi
 
 
 def line_of(name: str, value: object) -> str:
-    """One setting."""
+    """Return the line of one setting."""
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"
 
 
 def changed_settings(part: S, wanted: Mapping[str, str], changeable: Collection[str]) -> S:
-    """Settings after a change; what they do not know, or must not change, is left alone.
+    """Return settings with changes; unknown settings, and those that must not change, are ignored.
 
     Args:
         part: The settings before.
         wanted: Values by upstream's names.
-        changeable: Our names of those that may change.
+        changeable: Our names of the settings that may change.
 
     Raises:
-        ConfigError: a value is wrong.
+        ConfigError: A value is invalid.
     """
     by_name = {one.upstream: one for one in settings_of(type(part)) if one.name in changeable}
     values: dict[str, Any] = {

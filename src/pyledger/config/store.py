@@ -1,4 +1,4 @@
-"""Settings of one store. Defaults are upstream's; where not, the docstring of the field says why.
+"""Settings of one store. A default that differs from upstream's is explained at its field.
 
 Source: RocketMQ store/.../MessageStoreConfig.java.
 """
@@ -27,8 +27,8 @@ class StoreConfig:
     """Size of one commit-log file. Fixed for the life of a store folder."""
 
     first_chunk_bytes: int = setting(64 << 20, unit="bytes", range=(1 << 20, INT_MAX), upstream=None)
-    """How much of a new commit-log file gets its blocks and pages before the first message needs it; the rest
-    follows in chunks of 64 MiB as the file fills. A file that waits to be used keeps so much memory."""
+    """Bytes of a new commit-log file whose disk blocks and pages are allocated ahead. The rest follows in
+    chunks of 64 MiB as the file fills. A file that is ready but not yet in use occupies this much memory."""
 
     consume_queue_file_size_bytes: int = setting(
         6_000_000, unit="bytes", range=(20, INT_MAX), upstream="mappedFileSizeConsumeQueue"
@@ -41,122 +41,123 @@ class StoreConfig:
     """Size of one batch-consume-queue file, a multiple of 46. Fixed for the life of a store folder."""
 
     store_host: str = setting("127.0.0.1", upstream="brokerIP1")
-    """Address that records and message ids name as their store: an IPv4 or IPv6 literal."""
+    """Host in records and message ids: an IPv4 or IPv6 literal."""
 
     store_port: int = setting(10911, unit="ports", range=(0, 65535), upstream="listenPort")
-    """Port that records and message ids name."""
+    """Port in records and message ids."""
 
     max_message_size_bytes: int = setting(
         4 << 20, unit="bytes", range=(10, INT_MAX - (64 << 10)), upstream="maxMessageSize"
     )
-    """Longest body. A whole record may have 65,536 bytes more."""
+    """Longest body. The whole record may be 65,536 bytes longer."""
 
     crc_property: bool = setting(False, upstream="enabledAppendPropCRC")
-    """Close every record with a CRC over all of it, as property `__CRC32#`."""
+    """End every record with a CRC over the whole record, in the property `__CRC32#`."""
 
     check_crc_on_recover: bool = setting(True, upstream="checkCRCOnRecover")
-    """Opening after a clean exit checks the CRC of every body in the last log file; off: only lengths and
-    places, in a fraction of the time. After an unclean exit every CRC is checked whatever is set."""
+    """After a clean shutdown, check the CRC of every body in the last log file when the store is opened. Off:
+    check only lengths and offsets, which takes a fraction of the time. After an unclean shutdown every CRC is
+    checked in any case."""
 
     flush_disk_type: str = setting(
         "async", choices={"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}, upstream="flushDiskType"
     )
-    """`async`: a put returns when the message is in the page cache; a power cut loses what was not flushed.
-    `sync`: a put returns when the message is on disk; callers share flushes."""
+    """`async`: a put returns when the message is in the page cache; a power failure loses what was not
+    flushed. `sync`: a put returns when the message is on disk; concurrent puts share a flush."""
 
     flush_policy: str = setting("rocketmq", choices={"rocketmq": "", "bounded": ""}, upstream=None)
-    """When an async store flushes. `rocketmq`: at each interval, if enough pages were crossed or the thorough
-    interval is over. `bounded`: once `flush_bound_bytes` are dirty, and at each interval whatever is."""
+    """When an async store flushes. `rocketmq`: at each interval, if `flush_least_pages` are dirty or the
+    thorough interval has passed. `bounded`: as soon as `flush_bound_bytes` are dirty, and at each interval
+    whatever is dirty."""
 
     flush_interval_ms: int = setting(500, unit="ms", range=(1, HOUR_MS), upstream="flushIntervalCommitLog")
-    """Pause between two looks at what is to be flushed."""
+    """Interval at which the commit log is checked for data to flush."""
 
     flush_least_pages: int = setting(
         4, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="flushCommitLogLeastPages"
     )
-    """Crossed pages that make a flush worth while; 0 flushes whenever anything is dirty."""
+    """Pages filled since the last flush that trigger a flush; 0: flush whenever anything is dirty."""
 
     flush_thorough_interval_ms: int = setting(
         10_000, unit="ms", range=(0, HOUR_MS), upstream="flushCommitLogThoroughInterval"
     )
-    """After so long whatever is dirty is flushed."""
+    """Interval after which everything dirty is flushed."""
 
     flush_bound_bytes: int = setting(16 << 10, unit="bytes", range=(1, INT_MAX), upstream=None)
-    """Policy `bounded`: the most that is dirty before a flush begins."""
+    """Policy `bounded`: dirty bytes that trigger a flush."""
 
     sync_flush_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream="syncFlushTimeout")
-    """How long a put of a `sync` store waits for its flush before it reports a timeout."""
+    """How long a put into a `sync` store waits for its flush before it reports a timeout."""
 
     transient_store_pool: bool = setting(False, upstream="transientStorePoolEnable")
-    """Append to buffers outside the page cache and copy from there. A crash of the process loses what was not
-    copied, also where a plain async store loses nothing. The file in use and the next have a buffer each, as
-    large as the file."""
+    """Append to buffers outside the page cache and copy from them. If the process crashes, messages that were
+    not copied are lost; without the pool, a process crash loses none. The file in use and the next one each
+    have a buffer of the file's size."""
 
     commit_interval_ms: int = setting(200, unit="ms", range=(1, HOUR_MS), upstream="commitIntervalCommitLog")
-    """Pool only: pause between two copies to the page cache."""
+    """Transient pool only: interval at which buffers are copied to the page cache."""
 
     commit_least_pages: int = setting(
         4, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="commitCommitLogLeastPages"
     )
-    """Pool only: crossed pages that make a copy worth while."""
+    """Transient pool only: filled pages that trigger a copy."""
 
     commit_thorough_interval_ms: int = setting(
         200, unit="ms", range=(0, HOUR_MS), upstream="commitCommitLogThoroughInterval"
     )
-    """Pool only: after so long whatever is in the pool is copied."""
+    """Transient pool only: interval after which everything in the buffers is copied."""
 
     consume_queue_flush_interval_ms: int = setting(
         1_000, unit="ms", range=(1, HOUR_MS), upstream="flushIntervalConsumeQueue"
     )
-    """Pause between two looks at what consume queues have to flush."""
+    """Interval at which consume queues are checked for data to flush."""
 
     consume_queue_flush_least_pages: int = setting(
         2, unit="pages of 4096 bytes", range=(0, 1 << 20), upstream="flushConsumeQueueLeastPages"
     )
-    """Crossed pages of one consume queue that make a flush worth while."""
+    """Pages of one consume queue filled since its last flush that trigger a flush."""
 
     consume_queue_flush_thorough_interval_ms: int = setting(
         60_000, unit="ms", range=(0, HOUR_MS), upstream="flushConsumeQueueThoroughInterval"
     )
-    """After so long all consume queues are flushed, and the checkpoint is written."""
+    """Interval after which all consume queues are flushed and the checkpoint is written."""
 
     index_enabled: bool = setting(True, upstream="messageIndexEnable")
-    """Keep index files, by which messages are found by key."""
+    """Maintain index files, which find messages by key."""
 
     index_slots: int = setting(5_000_000, unit="slots", range=(1, 1 << 28), upstream="maxHashSlotNum")
     """Hash slots of one index file. Fixed for the life of a store folder."""
 
     index_entries: int = setting(20_000_000, unit="entries", range=(2, 1 << 26), upstream="maxIndexNum")
-    """Entries of one index file, of which the first is never used. Fixed for the life of a store folder."""
+    """Entries of one index file; the first is never used. Fixed for the life of a store folder."""
 
     retention_hours: int = setting(72, unit="hours", range=(0, 1 << 20), upstream="fileReservedTime")
     """Age at which a commit-log file may be deleted. The last file is never deleted."""
 
     delete_when: str = setting("04", upstream="deleteWhen")
-    """Hours of the day, local time, two digits each, separated by `;`, in which files past their age are
-    deleted."""
+    """Hours of the day at which expired files are deleted: two digits each, local time, separated by `;`."""
 
     delete_files_max: int = setting(10, unit="files", range=(1, 1 << 16), upstream="deleteFileBatchMax")
-    """Most commit-log files that one round of cleaning deletes."""
+    """Commit-log files that one round of cleaning deletes at most."""
 
     clean_interval_ms: int = setting(10_000, unit="ms", range=(1, HOUR_MS), upstream="cleanResourceInterval")
-    """Pause between two rounds of cleaning."""
+    """Interval between two rounds of cleaning."""
 
     clean_forcibly: bool = setting(True, upstream="cleanFileForciblyEnable")
-    """On a filling disk, delete the oldest files whatever their age."""
+    """When the disk fills up, delete the oldest files whatever their age."""
 
     disk_used_percent_max: int = setting(75, unit="percent", range=(10, 95), upstream="diskMaxUsedSpaceRatio")
-    """Fuller than this, files past their age are deleted at any hour."""
+    """Disk usage above which expired files are deleted at any hour."""
 
     disk_forced_percent: int = setting(
         85, unit="percent", range=(30, 85), upstream="diskSpaceCleanForciblyRatio"
     )
-    """Fuller than this, the oldest files are deleted whatever their age."""
+    """Disk usage above which the oldest files are deleted whatever their age."""
 
     disk_warning_percent: int = setting(
         90, unit="percent", range=(35, 90), upstream="diskSpaceWarningLevelRatio"
     )
-    """Fuller than this, the store also takes no more messages."""
+    """Disk usage above which the store also rejects messages."""
 
     def __post_init__(self) -> None:
         check(self)
