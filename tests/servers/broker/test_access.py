@@ -168,10 +168,10 @@ def test_file_that_cannot_be_understood_stops_the_broker(tmp_path: Path) -> None
     for name, text, problem in (
         ("a.toml", "users = 1", "another form"),
         ("b.json", "[", "cannot be read"),
-        ("c.yml", "a: [", "no YAML"),
+        ("c.yml", "a: [", "not YAML"),
         ("d.yml", "- a", "no table"),
         ("e.txt", "", "unknown ending"),
-        ("f.yml", "a: !!python/object/apply:os.system ['true']", "no YAML"),
+        ("f.yml", "a: !!python/object/apply:os.system ['true']", "not YAML"),
     ):
         path = tmp_path / name
         path.write_text(text)

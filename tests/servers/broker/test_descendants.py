@@ -167,9 +167,9 @@ class World:
             assert one._delays is not None
             assert one._timers is not None
             one._delays.close()
-            one._delays._look()
-            one._timers._look()
-            one.context.pops._look()
+            one._delays._poll()
+            one._timers._poll()
+            one.context.pops._poll()
             await settled(one)
             self.check(one)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.net.remoting.connection import Connection
-from pyledger.servers.broker.pull_request_hold import TURN_MS, PullRequestHold
+from pyledger.servers.broker.pull_request_hold import ITERATION_MS, PullRequestHold
 
 PULLS = 1000
 CONNECTION = cast("Connection", object())
@@ -50,7 +50,7 @@ def test_woken_pulls_share_the_event_loop() -> None:
         held.pulls.arrived("T", 0, 1, None)
         counts = await held.watch(PULLS)
         assert held.ran == list(range(PULLS))
-        assert max(counts) == TURN_MS
+        assert max(counts) == ITERATION_MS
         held.pulls.close()
 
     asyncio.run(main())
@@ -64,7 +64,7 @@ def test_pulls_that_are_woken_meanwhile_come_after_them() -> None:
         held.pulls.arrived("T", 0, 1, None)
         await asyncio.sleep(0)
         held.pulls.arrived("T", 1, 1, None)
-        assert max(await held.watch(100)) <= TURN_MS
+        assert max(await held.watch(100)) <= ITERATION_MS
         assert held.ran == [*range(0, 100, 2), *range(1, 100, 2)]
         held.pulls.close()
 

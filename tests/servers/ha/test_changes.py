@@ -163,7 +163,7 @@ def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> No
                 await replication(foremost.broker).ha_client.close()
                 await send_many(first.broker, 5)
                 end = first.broker.store.max_offset
-                assert await replication(foremost.broker).sync.ask_master_end() == end
+                assert await replication(foremost.broker).sync.fetch_master_end() == end
                 await first.broker.close()
                 lost = end - foremost.broker.store.max_offset
                 with pytest.raises(NotPromotedError, match=f"had {lost} bytes more, which would be lost"):

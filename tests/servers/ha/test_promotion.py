@@ -34,7 +34,7 @@ async def two_slaves(
         await send_many(first.broker, 5)
         for slave in (behind, foremost):
             await caught_up(first.broker, slave.broker)
-            await replication(slave.broker).sync.ask_master_end()
+            await replication(slave.broker).sync.fetch_master_end()
         await replication(behind.broker).close()
         await send_many(first.broker, 5)
         await caught_up(first.broker, foremost.broker)

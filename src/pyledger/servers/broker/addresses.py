@@ -9,10 +9,9 @@ PEER = "broker.peer"
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Address literal and port of `ip:port`; an IPv6 address may stand in brackets and name its zone.
+    """Return the address literal and port of `ip:port`; an IPv6 address may have brackets and a zone.
 
-    An IPv4 address as a socket of both families tells it, `::ffff:10.0.0.1`, is that IPv4 address: rules name
-    it so.
+    `::ffff:10.0.0.1`, the form that a dual-stack socket reports, becomes the IPv4 address that rules name.
     """
     host, _, port = text.rpartition(":")
     literal = host.removeprefix("[").removesuffix("]").partition("%")[0]
@@ -21,7 +20,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def peer_of(connection: Connection) -> tuple[str, int] | None:
-    """Address literal and port of a client; None when it is gone already."""
+    """Return the address literal and port of a client; None when it has disconnected."""
     known: tuple[str, int] | None = connection.data.get(PEER)
     if known is None and connection.remote_address:
         known = connection.data[PEER] = address_of(connection.remote_address)
@@ -29,5 +28,5 @@ def peer_of(connection: Connection) -> tuple[str, int] | None:
 
 
 def joined(host: str, port: int) -> str:
-    """`host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""What the processors of a broker share."""
+"""The context that the processors of a broker share."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ HEADER_ROOM_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """What the processors and services of one broker share; `store` and the tables are open and read."""
+    """What the processors and services of one broker share; the store and the tables are open."""
 
     config: BrokerConfig
     delivery: DeliveryConfig
@@ -63,31 +63,31 @@ class BrokerContext:
     address: str
     """`host:port` that clients use."""
     started_ms: int
-    """When the broker began to serve, ms since 1970."""
+    """When the broker was started, ms since 1970."""
     now_ms: Callable[[], int]
-    """Milliseconds since 1970 that never go back and never jump; for tables, not for what is stored."""
+    """Milliseconds since 1970 by a monotonic clock; for tables, not for what is stored."""
     tables_changed: Callable[[], "asyncio.Future[None]"]
-    """Stores topics and groups and tells the name servers; done when they are stored."""
+    """Stores topics and groups and registers them with the name servers; done when they are stored."""
     change_settings: Callable[[Mapping[str, str]], None]
     """Changes settings of the running broker, by upstream's names."""
     change_role: Callable[[], Callable[[str, int], None] | None]
-    """What gives the broker another role and id; None where it cannot change."""
+    """Returns the function that changes the broker's role and id; None where they cannot change."""
     notify: Callable[[Iterable[Notice]], None]
-    """Tells clients that the members of a group have changed."""
+    """Notifies clients that the members of a group have changed."""
 
     @property
     def records_max_bytes(self) -> int:
-        """Most bytes of several records in one answer: a longer frame ends a client's connection."""
+        """Maximum bytes of several records in one response: clients drop connections with longer frames."""
         return self.net.frame_max_bytes - HEADER_ROOM_BYTES
 
     def random_below(self, limit: int) -> int:
-        """A random number from 0 up to below `limit`."""
+        """Return a random number from 0 to `limit` - 1."""
         return self.random.randrange(limit)
 
     def stored(
         self, answer: Callable[[], T | Deferred[T] | asyncio.Future[T]]
     ) -> "T | Deferred[T] | asyncio.Future[T]":
-        """Run what may create topics or groups; where it did, its result waits until they are stored."""
+        """Call what may create topics or groups; if it did, its result waits until they are stored."""
         tables = self.tables
         before = tables.topics.version, tables.groups.version
         result = answer()
@@ -104,8 +104,8 @@ async def both(changed: "asyncio.Future[None]", result: "T | Deferred[T] | async
     return result
 
 
-def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerState:
-    """What a broker is by its settings and its role."""
+def state_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> BrokerState:
+    """Return the state of a broker from its settings and its role."""
     return BrokerState(
         slave=slave,
         master_alive=master_alive,
@@ -120,7 +120,7 @@ def standing_of(config: BrokerConfig, *, slave: bool, master_alive: bool) -> Bro
 
 Reply = Answer | Deferred[Answer] | asyncio.Future[Answer]
 Method = Callable[[Connection, RemotingCommand], Reply]
-"""Answers one kind of request."""
+"""Answers requests of one code."""
 
 
 def watched_rules(path: str) -> "WatchedRules | None":
@@ -131,7 +131,7 @@ def watched_rules(path: str) -> "WatchedRules | None":
     """
     if not path:
         return None
-    from pyledger.servers.broker.auth.auth_file import WatchedRules  # noqa: PLC0415 - only for who has rules
+    from pyledger.servers.broker.auth.auth_file import WatchedRules  # noqa: PLC0415 - only with rules
 
     return WatchedRules(Path(path))
 
@@ -144,6 +144,6 @@ def client_of(user: str, rules: "WatchedRules | None", **options: Any) -> Remoti
     """
     if not user:
         return RemotingClient(**options)
-    from pyledger.servers.broker.auth.auth_file import SigningClient  # noqa: PLC0415 - only for who has rules
+    from pyledger.servers.broker.auth.auth_file import SigningClient  # noqa: PLC0415 - only with rules
 
     return SigningClient(rules, user, **options)

@@ -1,7 +1,7 @@
-"""Delivers delayed messages when their time has come.
+"""Delivers delayed messages when they are due.
 
-A message is stored again where it was meant to go, and only then does its level move on: a crash between the
-two delivers it twice, never not at all.
+A message is stored in its real topic before the offset of its level moves: a crash between the two delivers
+it twice, never not at all.
 
 Source: RocketMQ broker/.../ScheduleMessageService.java.
 """
@@ -21,12 +21,12 @@ from pyledger.store.queues.get_result import GetStatus, StoredMessage
 
 log = logger("broker")
 
-MESSAGES_PER_TURN = 64
-"""After so many messages other work of the event loop has its turn."""
+MESSAGES_PER_POLL = 64
+"""Messages that are delivered in one iteration of the event loop."""
 
 
 class DelayDelivery:
-    """Looks at the queues of the schedule topic, a level in each."""
+    """Polls the queues of the schedule topic, one for each level."""
 
     def __init__(
         self, schedule: DelaySchedule, store: StoreEngine, puts: MessagePuts, now_ms: Callable[[], int]
@@ -39,26 +39,26 @@ class DelayDelivery:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Begin; the first look is a second later."""
+        """Start; the first poll is a second later."""
         ranges: dict[int, QueueRange] = {}
         for level in self._schedule.levels:
             ranges[level] = self._store.queue_range(names.SCHEDULE_TOPIC, level - 1)
         self._schedule.start(ranges, self._now_ms())
-        self._look_later()
+        self._poll_later()
 
     def close(self) -> None:
-        """Deliver nothing any more."""
+        """Stop delivering."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look_later(self) -> None:
-        # At most one pause, should the clock have been set back meanwhile.
+    def _poll_later(self) -> None:
+        # Bounded, as the clock may have been set back.
         wait_ms = min(max(self._schedule.deadline_ms() - self._now_ms(), 0), PAUSE_MS[Rest.BROKEN])
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._poll)
 
-    def _look(self) -> None:
-        left = MESSAGES_PER_TURN
+    def _poll(self) -> None:
+        left = MESSAGES_PER_POLL
         for level in self._schedule.due_levels(self._now_ms()):
             try:
                 why, count = self._deliver(level, left)
@@ -70,10 +70,10 @@ class DelayDelivery:
                 self._schedule.rest(level, why, self._now_ms())
             if left <= 0:
                 break
-        self._look_later()
+        self._poll_later()
 
     def _deliver(self, level: int, limit: int) -> tuple[Rest | None, int]:
-        """Deliver what is due of a level; why it rests then, None to go on at once, and how many."""
+        """Deliver due messages of a level; return why it pauses, None to continue at once, and the count."""
         count = 0
         while count < limit:
             offset = self._schedule.levels[level].offset
@@ -94,7 +94,7 @@ class DelayDelivery:
         return None, count
 
     def _put(self, message: StoredMessage) -> bool:
-        """Store a message where it was meant to go; False when the store does not take it now."""
+        """Store a message in its real topic; return False when the store does not take it now."""
         properties = message.properties
         target = restore(properties)
         if target is None:

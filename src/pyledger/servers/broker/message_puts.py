@@ -36,7 +36,7 @@ from pyledger.wire.remoting.native_codec import SendBatch
 
 T = TypeVar("T")
 DELAYED = (TransactionType.NONE, TransactionType.COMMIT)
-"""What may be delayed: not the halves of transactions."""
+"""Transaction types that may be delayed: not half messages."""
 Arrived = Callable[[str, int, int, Mapping[str, str] | bytes | None], None]
 """Called for messages that can be read: topic, queue, its end, properties of a single one."""
 
@@ -49,47 +49,44 @@ UNAVAILABLE = (StoreFullError, StoreFailedError, StoreClosedError)
 
 
 class Replication(Protocol):
-    """What a master's HA service is to puts."""
+    """What puts need of the replication to slaves."""
 
     late_status: str
-    """What became of a put that is not durable in time, in upstream's words."""
+    """Status of a put that is not durable in time."""
 
     def rejection(self) -> str | None:
-        """Why no put may be taken now, in upstream's words; None: it may."""
+        """Return the status with which puts are rejected now; None: they are taken."""
 
     def appended(self) -> None:
-        """Bytes of the log can be sent to slaves."""
+        """Notify the replication that the log has grown."""
 
     def poll_reports(self) -> None:
         """Process the reports that have arrived, without waiting."""
 
     def wait(self, end_offset: int, answer: Callable[[str], None], /) -> str | None:
-        """Return how the wait for slaves to have all below a physical offset (bytes) ended.
-
-        None: `answer` is called when it has.
-        """
+        """Return the status once slaves have all below a physical offset (bytes); None: `answer` gets it."""
 
 
 class PutOutcome(NamedTuple):
-    """How a put went."""
+    """The outcome of a put."""
 
     status: str
-    """Upstream's word for it."""
+    """Upstream's `PutMessageStatus`."""
     places: tuple[PutResult, ...] = ()
-    """Where the messages are stored, if they are."""
+    """Offsets of the messages, if they are stored."""
     problem: str | None = None
-    """Text for people."""
+    """The reason as text."""
     deliver_ms: int | None = None
     """When a timer message is due."""
 
     @property
     def ok(self) -> bool:
-        """Whether all is as configured."""
+        """Whether the put is as durable as configured."""
         return self.status == PUT_OK
 
     @property
     def stored(self) -> bool:
-        """Whether the message is in the log, though perhaps not on disk, or not on slaves, in time."""
+        """Whether the message is in the log, though perhaps not on disk or at slaves in time."""
         return self.ok or bool(self.places)
 
 
@@ -110,12 +107,12 @@ class MessagePuts:
         *,
         waiting_max: int = 10_000,
     ) -> None:
-        """Take the store, and what puts have to do with.
+        """Store nothing yet.
 
         Args:
-            store: Where messages are put.
+            store: The store of the messages.
             arrived: Called for messages that can be read.
-            counts: Where puts are counted.
+            counts: Counts the puts.
             timers: The timer messages that wait.
             now_ms: The wall clock.
             waiting_max: Puts that may wait for a flush at once.
@@ -131,10 +128,10 @@ class MessagePuts:
         self.timer_stored: Callable[[], None] = lambda: None
         """Called when a timer message is stored."""
         self.leave: Callable[[int, Destination], None] = lambda _where, _meant_for: None
-        """Called with the physical offset (bytes) of a message that has waited, and its destination, before
-        it is put there."""
+        """Called with the physical offset (bytes) of a delayed message, and its destination, before it is
+        put there."""
         self.replication: Replication | None = None
-        """Sends what is put to slaves."""
+        """Replicates puts to slaves; None: no replication."""
 
     @property
     def capacity(self) -> int:
@@ -146,7 +143,7 @@ class MessagePuts:
         return self.capacity <= 0
 
     def put(self, message: Message) -> Outcome:
-        """Store a client's message; one that asks for a delay waits in a topic of the system."""
+        """Store a client's message; a delayed one waits in a system topic."""
         if is_internal_topic(message.topic):
             return self._rejected(IllegalMessageError(f"topic {message.topic} is the broker's own"))
         level = delay_level(message.properties)
@@ -160,7 +157,7 @@ class MessagePuts:
         return self.put_as_it_is(message)
 
     def rejection(self) -> str | None:
-        """Why no put is taken now, in upstream's words: too few slaves are in sync. None: it is."""
+        """Return the status with which puts are rejected now; None: they are taken."""
         return None if self.replication is None else self.replication.rejection()
 
     def _put_timed(self, message: Message) -> Outcome:
@@ -178,11 +175,11 @@ class MessagePuts:
         return outcome._replace(deliver_ms=deliver_ms)
 
     def put_as_it_is(self, message: Message) -> Outcome:
-        """Store a message where it says, whatever its properties ask for."""
+        """Store a message in its topic and queue; its properties do not delay it."""
         return self.put_placed(message)[1]
 
     def put_placed(self, message: Message) -> tuple[PutResult | None, Outcome]:
-        """As `put_as_it_is`; return first where the message is stored, None when it is not."""
+        """As `put_as_it_is`; return also the offsets of the message, None when it is not stored."""
         if (status := self.rejection()) is not None:
             return None, completed(PutOutcome(status))
         try:
@@ -192,7 +189,7 @@ class MessagePuts:
         return place, self._stored(message, (place,), message.properties)
 
     def complete_batch(self, batch: SendBatch, encode: Callable[[PutOutcome], T]) -> Deferred[T]:
-        """Complete sends that native code has appended together: return what `encode` makes of their outcome.
+        """Complete sends that native code has appended together; return their encoded outcome.
 
         `encode` must have no other effect: it is called early, while a disk or a slave is at work.
         """
@@ -233,7 +230,7 @@ class MessagePuts:
         properties: Mapping[str, str] | None,
         count: int = 1,
     ) -> Outcome:
-        """Settle a put at once, or when its flush is through, unless its sender does not wait for that."""
+        """Complete a put: at once, or after its flush if its sender waits for that."""
         topic, last = sent.topic, places[-1]
         messages, size_bytes = count, last.size_bytes
         if len(places) > 1:
@@ -257,11 +254,11 @@ class MessagePuts:
 
         Args:
             end_offset: Of the put, a physical offset in bytes.
-            places: Where its messages are.
-            on_durable: Called when it is durable here: messages can be read then.
-            requests: How many were put together.
+            places: Offsets of its messages.
+            on_durable: Called when it is durable here and can be read.
+            requests: Number of requests in the put.
             prepare: Called before anything is waited for.
-            waits: Whether the sender wants to know; otherwise the outcome is done now.
+            waits: Whether the sender waits for durability; otherwise the outcome is done now.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
         if flush is None and replication is None:
@@ -289,14 +286,14 @@ class MessagePuts:
         return pending if waits else completed(PutOutcome(PUT_OK, places))
 
     def release(self, requests: int) -> None:
-        """Count requests that no longer wait."""
+        """Subtract requests that no longer wait."""
         self.waiting -= requests
 
 
 class PendingPut(Deferred[PutOutcome]):
-    """The outcome of a put that waits: for its flush, for slaves, or for both.
+    """The outcome of a put that waits for its flush, for slaves, or for both.
 
-    Reports of slaves come by plain calls: a report and the answers to senders are one step of the loop.
+    Reports of slaves are plain calls, so a report is processed and answered in one iteration of the loop.
     """
 
     __slots__ = ("_on_durable", "_places", "_puts", "_requests", "flushed", "status", "waits")
@@ -308,21 +305,21 @@ class PendingPut(Deferred[PutOutcome]):
         on_durable: Callable[[], None],
         requests: int,
     ) -> None:
-        """Begin with nothing known."""
+        """Wait for everything."""
         super().__init__()
         self._puts = puts
         self._places = places
         self._on_durable = on_durable
         self._requests = requests
         self.waits = False
-        """Whether it is counted among the puts that wait."""
+        """Whether it counts as waiting."""
         self.flushed = False
         """Whether it is as durable here as configured."""
         self.status: str | None = PUT_OK
-        """How the wait for slaves ended; None: it has not."""
+        """The status of the wait for slaves; None: it has not ended."""
 
     def on_flushed(self, flush: asyncio.Future[bool]) -> None:
-        """Take the end of the flush: in time, late, or failed."""
+        """Take the end of the flush: durable, late, or failed."""
         replication = self._puts.replication
         if replication is not None:
             replication.appended()
@@ -351,21 +348,21 @@ class PendingPut(Deferred[PutOutcome]):
 
 
 class PreparedAnswer(Generic[T]):
-    """An answer that is made before all is known to have gone well, while a disk or a slave is at work."""
+    """A response that is encoded for success while the disk or a slave still works."""
 
     __slots__ = ("_prepared", "_then")
 
     def __init__(self, then: Callable[[PutOutcome], T]) -> None:
-        """Take what makes the answer; it must have no other effect."""
+        """Take the function that encodes the response; it must have no other effect."""
         self._then = then
         self._prepared: T | None = None
 
     def prepare(self) -> None:
-        """Make the answer to `ALL_WELL`."""
+        """Encode the response to `ALL_WELL`."""
         self._prepared = self._then(ALL_WELL)
 
     def __call__(self, outcome: PutOutcome) -> T:
-        """The answer."""
+        """Return the prepared response, or encode another outcome."""
         if self._prepared is not None and outcome == ALL_WELL:
             return self._prepared
         return self._then(outcome)
@@ -374,7 +371,7 @@ class PreparedAnswer(Generic[T]):
 def copy_of(
     found: StoredMessage, topic: str, queue_id: int, properties: Mapping[str, str] | None = None
 ) -> Message:
-    """A stored message, to be stored again at another place; with other properties, if given."""
+    """Return a stored message as one to store in another queue, with other properties if given."""
     return Message(
         topic,
         found.body,
@@ -389,13 +386,13 @@ def copy_of(
 
 
 def real_place(found: StoredMessage) -> dict[str, str]:
-    """Where a message that waits says to go, for the log."""
+    """Return id, topic and queue of a delayed message's destination, for a log line."""
     wanted = (found.properties.get(name, "")[:100] for name in (names.REAL_TOPIC, names.REAL_QUEUE_ID))
     return dict(zip(("id", "topic", "queue"), (found.msg_id, *wanted), strict=True))
 
 
 def rejected(problem: Exception) -> PutOutcome:
-    """The outcome of a put that the store did not take."""
+    """Return the outcome of a put that the store has rejected."""
     if isinstance(problem, UNAVAILABLE):
         return PutOutcome("SERVICE_NOT_AVAILABLE", problem=f"service not available now: {problem}")
     if isinstance(problem, IllegalMessageError | MalformedBatchError | RecordTooLargeError):
@@ -406,7 +403,7 @@ def rejected(problem: Exception) -> PutOutcome:
 def flush_outcome(
     places: tuple[PutResult, ...], on_durable: Callable[[], None], flush: asyncio.Future[bool]
 ) -> PutOutcome | BaseException | None:
-    """Return how a put went whose flush has ended; None: the flush was cancelled, no sender waits."""
+    """Return the outcome of a put whose flush has ended; None: it was cancelled, no sender waits."""
     if flush.cancelled():
         return None
     problem = flush.exception()
@@ -417,5 +414,5 @@ def flush_outcome(
     if flush.result():
         on_durable()
         return PutOutcome(PUT_OK, places)
-    # It is stored, so pulls will meet it at the latest when they look by themselves.
+    # The message is stored: held pulls find it in their next sweep.
     return PutOutcome(FLUSH_DISK_TIMEOUT, places)

@@ -1,12 +1,12 @@
-"""What was popped: noted in the log before it is handed out, put back when its time is over.
+"""Pop checkpoints: stored in the log before messages are handed out; messages without an ack are revived.
 
-All that is known of it comes from the revive topic, queue 0: at the start it is read from the oldest open
-record on, later each record is taken in as it is stored. A group's offset moves when messages are popped, so
-the log is flushed before offsets are written: an offset on disk never passes messages whose record is lost.
+The state is restored from queue 0 of the revive topic: read from the oldest open record at start-up, then
+updated with each record that is stored. A group's offset moves when messages are popped, so the log is
+flushed before offsets are written: an offset on disk never passes messages whose checkpoint is lost.
 
-Upstream's broker may have left records in the other queues, and in its timer wheel: they are stored again in
-queue 0. It goes on with ours: as there, the group's offset is that of the last record that is dealt with, and
-records carry the time at which they came to the topic, by which it knows how far it has read.
+Upstream's broker may have left records in the other queues and in its timer wheel: they are stored again in
+queue 0. Upstream's broker can continue with ours: the group's offset is that of the last finished record, and
+each record carries the time at which it was stored, from which that broker knows how far it has read.
 
 Source: RocketMQ broker/.../PopMessageProcessor.java, PopReviveService.java.
 """
@@ -32,16 +32,16 @@ from pyledger.wire.remoting.bodies.pop import ACK_TAG, CHECKPOINT_TAG, SINGLE_AC
 log = logger("broker")
 
 REVIVE_QUEUE = 0
-PAGES_PER_TURN = 8
-REVIVED_PER_TURN = 8
-"""After so many records with messages to put back other work of the event loop has its turn."""
+PAGES_PER_POLL = 8
+REVIVED_PER_POLL = 8
+"""Checkpoints that are revived in one iteration of the event loop."""
 RETRY_MS = 100
-"""Pause after the store refused a message, and while records are stored that cannot be read yet."""
+"""Pause after the store has rejected a message, and while stored records cannot be read yet."""
 PAUSE_MAX_MS = 1000
 
 
 class PopService:
-    """Notes what is popped and acknowledged, and puts back what is not."""
+    """Stores checkpoints and acks, and revives messages that are not acknowledged."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class PopService:
         now_ms: Callable[[], int],
         tables_changed: Callable[[], object],
     ) -> None:
-        """Take what it works with.
+        """Read nothing but the bounds of the queues yet.
 
         Args:
-            store: Where messages are read.
-            puts: Where records and messages are put.
+            store: The store that messages are read from.
+            puts: Stores records and revived messages.
             tables: Offsets and topics.
-            cluster: Names the topic of the records.
-            broker_name: Stands in the records.
+            cluster: The cluster, which names the revive topic.
+            broker_name: The broker's name, a field of each record.
             now_ms: The wall clock.
             tables_changed: Stores the table of topics.
         """
@@ -77,37 +77,37 @@ class PopService:
         self._live = self.open.next_offset >= self._end
         others = range(1, REVIVE_QUEUE_COUNT)
         self._elsewhere = {one: start for one in others for start, end in [self._unread(one)] if start < end}
-        """Where records of upstream's broker are to be read, by queue."""
+        """Next queue offsets (units) of upstream's records, by queue."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
     def start(self) -> None:
-        """Begin to read records and to put messages back."""
-        self._look_after(0)
+        """Start reading records and reviving messages."""
+        self._poll_after(0)
 
     def close(self) -> None:
-        """Put nothing back any more."""
+        """Stop reviving messages."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _unread(self, queue_id: int) -> tuple[int, int]:
-        """Queue offsets, units, between which records of a queue are not known to be dealt with."""
+        """Return the range of queue offsets (units) whose records are not known to be finished."""
         held = self._store.queue_range(self._topic, queue_id)
         done = self._tables.offsets.committed(names.REVIVE_GROUP, self._topic, queue_id)
         start = 0 if done is None else done + 1
         return min(max(start, held.min_offset), held.max_offset), held.max_offset
 
-    def _dealt_with(self, queue_id: int, next_offset: int) -> None:
-        """Records before a queue offset, units, need not be read again."""
+    def _finish(self, queue_id: int, next_offset: int) -> None:
+        """Commit that the records below a queue offset (units) are finished."""
         if next_offset:
             self._tables.offsets.commit(
                 names.REVIVE_GROUP, self._topic, queue_id, next_offset - 1, self._now_ms()
             )
 
-    # --- what is popped and acknowledged
+    # --- checkpoints and acks
 
     def note(self, key: PopKey, invisible_ms: int, offsets: Iterable[int]) -> Outcome:
-        """Note what is popped, by queue offsets in units; they are invisible if it has places."""
+        """Store a checkpoint of popped queue offsets (units); they are invisible if it has places."""
         taken = list(offsets)
         record = PopCheckpoint(
             start_offset=key.start_offset,
@@ -123,16 +123,16 @@ class PopService:
         outcome, number = self._put(CHECKPOINT_TAG, record.encode(), key)
         if number is not None and self._live:
             self.open.add(Popped(key, key.pop_ms + invisible_ms, set(taken)), number)
-            self._look_by(key.pop_ms + invisible_ms)
+            self._poll_by(key.pop_ms + invisible_ms)
         return outcome
 
     def may_be_open(self, key: PopKey, offset: int) -> bool:
-        """Whether the message at a queue offset, units, waits for its acknowledgement, as far as is known."""
-        self._look_for_early()
+        """Return whether the message at a queue offset (units) may wait for its ack."""
+        self._update_early()
         return not self._live or self.open.keep_early or self.open.is_open(key, offset)
 
     def acknowledge(self, key: PopKey, offsets: Iterable[int]) -> Outcome:
-        """Note that messages, by queue offsets in units, are done."""
+        """Store the ack of messages at queue offsets (units)."""
         taken = tuple(offsets)
         if not any(self.may_be_open(key, offset) for offset in taken):
             return completed(PutOutcome("PUT_OK"))
@@ -152,7 +152,7 @@ class PopService:
         return outcome
 
     def _put(self, tag: str, body: bytes, key: PopKey) -> tuple[Outcome, int | None]:
-        """Store a record; its queue offset, units, if it is stored."""
+        """Store a record; return also its queue offset (units), None if it is not stored."""
         return self._put_record(tag, body, f"{key.group}@{key.topic}")
 
     def _put_record(self, tag: str, body: bytes, keys: str) -> tuple[Outcome, int | None]:
@@ -164,57 +164,57 @@ class PopService:
         self._end = place.queue_offset + 1
         return outcome, place.queue_offset
 
-    # --- reading records, putting back
+    # --- reading records, reviving messages
 
-    def _look_after(self, pause_ms: int) -> None:
+    def _poll_after(self, pause_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_ms = self._now_ms() + pause_ms
-        self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._look)
+        self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._poll)
 
-    def _look_by(self, time_ms: int) -> None:
-        """Look at a time at the latest."""
+    def _poll_by(self, time_ms: int) -> None:
+        """Poll at a time at the latest."""
         if time_ms < self._timer_at_ms:
-            self._look_after(max(0, time_ms - self._now_ms()))
+            self._poll_after(max(0, time_ms - self._now_ms()))
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
-            pause_ms = self._turn()
+            pause_ms = self._read_or_revive()
         except PyLedgerError as problem:
-            event(log, logging.ERROR, "popped messages not put back", problem=problem)
+            event(log, logging.ERROR, "popped messages not revived", problem=problem)
             pause_ms = PAUSE_MAX_MS
-        self._look_after(pause_ms)
+        self._poll_after(pause_ms)
 
-    def _turn(self) -> int:
-        """Read records, or put messages back; how long to pause then."""
-        self._look_for_early()
+    def _read_or_revive(self) -> int:
+        """Read records, or revive messages; return the pause in ms until the next poll."""
+        self._update_early()
         if self._elsewhere:
             return self._move()
         if not self._live:
             return self._read()
         if self.open.keep_early:
             return RETRY_MS
-        for _ in range(REVIVED_PER_TURN):
+        for _ in range(REVIVED_PER_POLL):
             if (popped := self.open.due(self._now_ms())) is None:
                 break
             if not self._revive(popped):
                 return RETRY_MS
         else:
             return 0
-        self._dealt_with(REVIVE_QUEUE, self.open.restart_offset)
+        self._finish(REVIVE_QUEUE, self.open.restart_offset)
         deadline_ms = self.open.deadline_ms()
         left_ms = PAUSE_MAX_MS if deadline_ms is None else deadline_ms - self._now_ms()
         return min(max(left_ms, 1), PAUSE_MAX_MS)
 
-    def _look_for_early(self) -> None:
-        """While upstream's records come in, what they note may be acknowledged before."""
+    def _update_early(self) -> None:
+        """Keep early acks while upstream's records are read: an ack may precede its checkpoint."""
         keep = bool(self._elsewhere) or self._tables.timers.takes_over
         if self.open.keep_early and not keep:
             self.open.early.clear()
         self.open.keep_early = keep
 
     def _move(self) -> int:
-        """Store records of another queue again in ours."""
+        """Store records of another queue again in queue 0."""
         queue_id, offset = next(iter(self._elsewhere.items()))
         found = self._store.get(self._topic, queue_id, offset)
         for message in found.messages:
@@ -224,37 +224,37 @@ class PopService:
         if found.status in GONE and found.next_offset > offset:
             self._elsewhere[queue_id] = found.next_offset
         if self._elsewhere[queue_id] >= self._store.queue_range(self._topic, queue_id).max_offset:
-            self._dealt_with(queue_id, self._elsewhere.pop(queue_id))
+            self._finish(queue_id, self._elsewhere.pop(queue_id))
         return 0 if found.messages or found.status in GONE else RETRY_MS
 
     def forward(self, message: StoredMessage) -> bool:
-        """Take a record that upstream's broker has left; False when the store does not take it now."""
+        """Store a record of upstream's broker again; return False when the store does not take it now."""
         outcome, number = self._put_record(
             message.tags or "", message.body, message.properties.get("KEYS", "")
         )
         if number is None:
             return outcome.result().status == "MESSAGE_ILLEGAL"
         if self._live:
-            self._take_in(message, number)
+            self._apply(message, number)
         return True
 
     def _read(self) -> int:
-        """Take in records that stood at the start, and those that came since."""
-        for _ in range(PAGES_PER_TURN):
+        """Read the records from before the start, and those since."""
+        for _ in range(PAGES_PER_POLL):
             if self.open.next_offset >= self._end:
                 self._live = True
                 return 0
             found = self._store.get(self._topic, REVIVE_QUEUE, self.open.next_offset)
             for message in found.messages:
-                self._take_in(message, message.queue_offset)
+                self._apply(message, message.queue_offset)
             if found.status in GONE and found.next_offset > self.open.next_offset:
                 self.open.next_offset = found.next_offset
             elif not found.messages:
                 return RETRY_MS
         return 0
 
-    def _take_in(self, message: StoredMessage, number: int) -> None:
-        """Know a record; in queue 0 it has a number."""
+    def _apply(self, message: StoredMessage, number: int) -> None:
+        """Apply a record at a queue offset (units) of queue 0."""
         self.open.next_offset = number + 1
         try:
             if message.tags == CHECKPOINT_TAG:
@@ -267,7 +267,7 @@ class PopService:
                     return
                 due_ms = record.pop_time + record.invisible_time
                 self.open.add(Popped(key, due_ms, set(record.open_offsets)), number)
-                self._look_by(due_ms)
+                self._poll_by(due_ms)
             elif message.tags in (ACK_TAG, SINGLE_ACK_TAG):
                 acks = PopAcks.decode(message.body)
                 key = PopKey(acks.topic, acks.group, acks.queue_id, acks.start_offset, acks.pop_time)
@@ -276,7 +276,7 @@ class PopService:
             event(log, logging.WARNING, "record of popped messages not read", problem=problem)
 
     def _revive(self, popped: Popped) -> bool:
-        """Put messages back that nobody acknowledged; False when the store does not take them now."""
+        """Put messages without an ack back; return False when the store does not take them now."""
         key = popped.key
         done = []
         for offset in sorted(popped.open):

@@ -1,4 +1,4 @@
-"""Pulls that wait for a message: the clock and the event loop around `LongPollTable`.
+"""Held pulls: runs `LongPollTable` with the clock and the event loop.
 
 Source: RocketMQ broker/.../PullRequestHoldService.java, NotifyMessageArrivingListener.java.
 """
@@ -20,12 +20,12 @@ from pyledger.wire.record.properties import decode_properties
 
 log = logger("broker")
 
-LOOK_AFTER_S = 0.002
-"""What a master sends meanwhile is looked for together."""
-TURN_MS = 5
-"""What woken pulls may take of one iteration of the event loop; the others wait for the next."""
+POLL_AFTER_S = 0.002
+"""Delay of a poll: what a master sends meanwhile is found together."""
+ITERATION_MS = 5
+"""Time for woken pulls in one iteration of the event loop; the others wait for the next."""
 Again = Callable[[], None]
-"""Runs a held pull again, without holding it."""
+"""Answers a held pull, without holding it again."""
 
 
 class PullRequestHold:
@@ -38,16 +38,16 @@ class PullRequestHold:
 
         Args:
             config: How long to hold, and how many.
-            now_ms: A clock that never goes back.
-            max_offset: End of a queue, units, by topic and queue id.
+            now_ms: A monotonic clock.
+            max_offset: Returns the end of a queue (units), by topic and queue id.
         """
         self._table = LongPollTable(config)
         self._now_ms = now_ms
         self._max_offset = max_offset
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._closed = self._looks = False
-        # No longer in the table; while there are any, a turn for them is scheduled.
+        self._closed = self._polls = False
+        # No longer in the table; a callback for them is scheduled while there are any.
         self._woken: deque[ParkedPull] = deque()
 
     @property
@@ -66,15 +66,15 @@ class PullRequestHold:
         hold_ms: int,
         wanted: Wanted | None,
     ) -> bool:
-        """Hold a pull; False when it has to be answered now.
+        """Hold a pull; return False when it must be answered now.
 
         Args:
             again: Called when there is a message, or the time is over.
-            connection: Where it came from.
+            connection: The client's connection.
             topic: Topic that it reads.
             queue_id: Queue that it reads.
-            offset: Queue offset that it waits for, units.
-            hold_ms: How long it may be held.
+            offset: Queue offset (units) that it waits for.
+            hold_ms: How long it may be held, in ms.
             wanted: Which messages wake it; None: all.
         """
         if self._closed:
@@ -104,15 +104,15 @@ class PullRequestHold:
         hold_ms: int,
         wanted: Wanted | None,
     ) -> bool:
-        """Hold one request at many queues, until one of them grows; False when it has to be answered now.
+        """Hold a request at several queues until one grows; return False when it must be answered now.
 
         Args:
             again: Called once, when there is a message in a queue, or the time is over.
-            connection: Where the request came from.
-            group: Who asks; see `unlocked`.
-            label: What `count_held` finds it by.
-            ends: The queue offset, units, that each queue has to pass, by topic and queue id.
-            hold_ms: How long it may be held.
+            connection: The client's connection.
+            group: The client's group; see `unlocked`.
+            label: Key for `count_held`.
+            ends: The queue offset (units) that each queue must pass, by topic and queue id.
+            hold_ms: How long it may be held, in ms.
             wanted: Which messages wake it; None: all.
         """
         held = HeldOnce(self._table, again, group, label)
@@ -137,12 +137,12 @@ class PullRequestHold:
         return bool(held.places)
 
     def count_held(self, topic: str, queue_id: int, label: object) -> int:
-        """Requests with a label that are held at a queue."""
+        """Return how many requests with a label are held at a queue."""
         parked = self._table.queues.get((topic, queue_id), {}).values()
         return sum(isinstance(one.request, HeldOnce) and one.request.label == label for one in parked)
 
     def unlocked(self, topic: str, queue_id: int, group: str) -> None:
-        """What a group popped in order from a queue is done, or hidden for another time: look again soon."""
+        """Wake a group's requests at a queue: its ordered messages have an ack or a new timeout."""
         asyncio.get_running_loop().call_soon(self._unlock, topic, queue_id, group)
 
     def _unlock(self, topic: str, queue_id: int, group: str) -> None:
@@ -152,9 +152,10 @@ class PullRequestHold:
     def arrived(
         self, topic: str, queue_id: int, max_offset: int, properties: Mapping[str, str] | bytes | None
     ) -> None:
-        """Messages can be read in a queue that now ends at `max_offset`, units; properties of a lone one.
+        """Wake the pulls at a queue that now ends at `max_offset` (units).
 
-        Cost: one look into a table unless a pull is held at the queue.
+        `properties` are those of a single new message; None for several.
+        Cost: one lookup in a table unless a pull is held at the queue.
         """
         if (topic, queue_id) in self._table.queues:
             if isinstance(properties, bytes):
@@ -164,27 +165,27 @@ class PullRequestHold:
                 partial(self._arrive, topic, queue_id, max_offset, code, properties)
             )
 
-    def look_soon(self) -> None:
-        """Queues may have grown, nobody knows which: look at those that pulls are held at."""
-        if self._table.parked_count and not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look)
+    def poll_soon(self) -> None:
+        """Poll the queues with held pulls soon: some may have grown, it is not known which."""
+        if self._table.parked_count and not self._polls:
+            self._polls = True
+            asyncio.get_running_loop().call_later(POLL_AFTER_S, self._poll)
 
-    def _look(self) -> None:
-        self._looks = False
+    def _poll(self) -> None:
+        self._polls = False
         if not self._closed:
             self._run(self._table.sweep(self._now_ms(), self._max_offset))
 
     def configure(self, config: DeliveryConfig) -> None:
-        """Go by other settings from now on; what is held stays as it is."""
+        """Apply changed settings; held pulls keep the old ones."""
         self._table.config = config
 
     def close_channel(self, connection: Connection) -> None:
-        """Forget the pulls of a connection that is gone."""
+        """Drop the pulls of a closed connection."""
         self._table.drop_channel(connection)
 
     def close(self) -> None:
-        """Answer all that are held, as if their time were over, and hold no more."""
+        """Answer all held pulls as if their time were over, and hold no more."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -226,20 +227,20 @@ class PullRequestHold:
         self._timer = loop.call_later(max(1, deadline_ms - self._now_ms()) / 1000, self._tick)
 
     def _run(self, pulls: Iterable[ParkedPull]) -> None:
-        """Run woken pulls again: now, but after those that were woken before and no longer than a turn."""
+        """Answer woken pulls, after those woken before, for `ITERATION_MS` in each iteration of the loop."""
         waited = bool(self._woken)
         self._woken.extend(pulls)
         if not waited:
-            self._take_turn()
+            self._run_woken()
 
-    def _take_turn(self) -> None:
-        until_ms = self._now_ms() + TURN_MS
+    def _run_woken(self) -> None:
+        until_ms = self._now_ms() + ITERATION_MS
         try:
             while self._woken and self._now_ms() < until_ms:
                 self._run_one()
         finally:
             if self._woken:
-                asyncio.get_running_loop().call_soon(self._take_turn)
+                asyncio.get_running_loop().call_soon(self._run_woken)
 
     def _run_one(self) -> None:
         pull = self._woken.popleft()
@@ -252,18 +253,18 @@ class PullRequestHold:
 
 
 class HeldOnce:
-    """A request that is held at many queues: the first that has something for it ends the others."""
+    """A request that is held at several queues; the first with a message ends the wait at all."""
 
     def __init__(self, table: LongPollTable, again: Again, group: str, label: object) -> None:
-        """Hold at no queue yet."""
+        """Hold the request at no queue yet."""
         self.group, self.label = group, label
-        # Not the pulls: they refer to this, and nothing of a request should wait for the cycle collector.
+        # Keys, not pulls: pulls refer to this object, and a reference cycle would need the garbage collector.
         self.places: list[tuple[QueueKey, int]] = []
         self._table = table
         self._again: Again | None = again
 
     def __call__(self) -> None:
-        """Run the request again, unless it was."""
+        """Answer the request, unless it was answered before."""
         again, self._again = self._again, None
         if again is not None:
             self._table.release(self.places)

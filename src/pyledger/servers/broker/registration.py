@@ -1,4 +1,4 @@
-"""What a broker tells its name servers: at the start, when a topic changes, every 30 s, and when it leaves.
+"""Registers the broker with its name servers at start-up, on topic changes and every 30 s; unregisters it.
 
 Source: RocketMQ broker/.../BrokerController.java, BrokerOuterAPI.java.
 """
@@ -33,7 +33,7 @@ READ_WRITE = Permission.READ | Permission.WRITE
 
 
 class NameServerReports:
-    """Reports of one broker to all its name servers."""
+    """The registrations of one broker with all its name servers."""
 
     def __init__(
         self,
@@ -46,17 +46,17 @@ class NameServerReports:
         now_ms: Callable[[], int],
         on_master: Callable[[str, str], None] = lambda _master, _ha: None,
     ) -> None:
-        """Take what is reported.
+        """Register nothing yet.
 
         Args:
-            config: The broker's names, and its name servers.
-            topics: Its topics.
+            config: The broker's names and its name servers.
+            topics: The broker's topics.
             client: Calls the name servers.
-            address: `host:port` that clients shall use.
-            ha_address: `host:port` that slaves shall use.
-            now_ms: The time.
-            on_master: Told to a slave: `host:port` of its master, and of that one's HA service; both empty
-                while no name server knows one.
+            address: `host:port` for clients.
+            ha_address: `host:port` for slaves.
+            now_ms: The wall clock.
+            on_master: Called at a slave with `host:port` of its master and of the master's HA service; both
+                are empty while no name server knows a master.
         """
         self._on_master = on_master
         self._config = config
@@ -66,18 +66,18 @@ class NameServerReports:
         self._ha_address = ha_address
         self._now_ms = now_ms
         self.permission = Permission(config.permission)
-        """What clients may do with the broker; no topic is reported with more."""
+        """What clients may do with the broker; topics are registered with these permits at most."""
         self.name_servers = parse_addresses(config.name_servers)
-        # What was reported last, by identity: topics are replaced, never changed.
+        # Registered last, compared by identity: topics are replaced, never changed.
         self._reported: Mapping[str, TopicConfig] = {}
         self._failing: set[str] = set()
 
     async def report_all(self) -> int:
-        """Tell every name server everything; returns how many took it."""
+        """Register all topics with every name server; return how many succeeded."""
         return await self._report(dict(self._topics.topics))
 
     async def report_changes(self) -> int:
-        """Tell every name server of the topics that are new or different since the last report."""
+        """Register the topics that are new or changed since the last time with every name server."""
         changed = {
             name: topic
             for name, topic in self._topics.topics.items()
@@ -86,7 +86,7 @@ class NameServerReports:
         return await self._report(changed) if changed else 0
 
     async def leave(self) -> None:
-        """Tell every name server that the broker goes."""
+        """Unregister from every name server."""
         header = UnRegisterBrokerRequestHeader(
             broker_name=self._config.name,
             broker_addr=self._address,
@@ -126,7 +126,7 @@ class NameServerReports:
         return sum(one is not None for one in answers)
 
     def _learn_master(self, answers: list[RemotingCommand]) -> None:
-        """Tell of the master that a name server knows; nothing when none could be asked."""
+        """Pass on the master that a name server knows; do nothing when none has answered."""
         found = [one.header(RegisterBrokerResponseHeader) for one in answers]
         known = next((one for one in found if one.master_addr), None)
         if found:
@@ -149,7 +149,7 @@ class NameServerReports:
         return RegisterBrokerBody(topic_config_serialize_wrapper=table).encode()
 
     async def _call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand | None:
-        """Send one report; a name server that cannot be told, None, is told the next time."""
+        """Send one request; return None when it failed. The next registration tries again."""
         try:
             answer = await self._client.call(address, command, timeout_ms)
         except RemotingError as problem:
@@ -160,11 +160,11 @@ class NameServerReports:
             return None
         if address in self._failing:
             self._failing.discard(address)
-            event(log, logging.INFO, "name server told again", address=address)
+            event(log, logging.INFO, "registered with name server after retry", address=address)
         return answer
 
     def _failed(self, address: str, problem: str) -> None:
-        """Log it once, until it works again."""
+        """Log the first of several failures in a row."""
         if address not in self._failing:
             self._failing.add(address)
-            event(log, logging.WARNING, "name server not told", address=address, problem=problem)
+            event(log, logging.WARNING, "not registered with name server", address=address, problem=problem)

@@ -1,7 +1,7 @@
-"""A running broker: store, tables, listeners, and what it does by the clock.
+"""A running broker: store, tables, listeners and periodic work.
 
-Start: the store is opened and recovered, the tables are read, then it listens and tells the name servers.
-Stop: it tells them, answers what it holds, closes its connections, writes the tables, closes the store.
+Start: open and recover the store, read the tables, listen, register with the name servers.
+Stop: unregister, answer held requests, close connections, write the tables, close the store.
 
 Source: RocketMQ broker/.../BrokerController.java.
 """
@@ -30,7 +30,7 @@ from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.broker.broker_stats import BrokerCounts
 from pyledger.protocol.broker.client_channel import Notice
 from pyledger.servers.broker.addresses import joined
-from pyledger.servers.broker.context import BrokerContext, T, client_of, standing_of, watched_rules
+from pyledger.servers.broker.context import BrokerContext, T, client_of, state_of, watched_rules
 from pyledger.servers.broker.delay_service import DelayDelivery
 from pyledger.servers.broker.ha.dledger_roles import GroupFollower
 from pyledger.servers.broker.ha.replication import (
@@ -61,14 +61,14 @@ log = logger("broker")
 VIP_DISTANCE = 2
 HA_DISTANCE = 1
 SCAN_INTERVAL_MS = 10_000
-"""Pause between two searches for clients that are silent."""
+"""Pause between two searches for silent clients."""
 COUNT_INTERVAL_MS = 1_000
 ACCESS_INTERVAL_MS = 500
-"""Pause between two looks whether the file with users has changed."""
+"""Pause between two checks of the file with users for changes."""
 RETRY_INTERVAL_MS = 3_000
-"""Pause until a name server that could not be told is told again."""
+"""Pause until a failed registration with a name server is retried."""
 FIRST_CHUNK_BYTES = 4 << 20
-"""Of a log file, unless the store's settings say otherwise: a broker without messages shall be small."""
+"""First allocation of a log file, unless the settings name another: a broker without messages stays small."""
 
 
 class Broker:
@@ -87,19 +87,19 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """A broker that serves once it is started.
+        """Create a broker without starting it.
 
         Args:
-            config: Its names, where it listens, its name servers.
+            config: Its names, its addresses and its name servers.
             delivery: The rules of sending and consuming.
-            store: Settings of the store; host and port are the broker's. File sizes that are the default are
-                those that the folder has.
+            store: Settings of the store; host and port are the broker's. Default file sizes are replaced by
+                those of the folder.
             net: Limits of connections.
-            tls: Certificates; without, it speaks no TLS.
-            ha: Whether it is a master or a slave.
-            membership: Of the DLedger group that keeps its log; None: its log is its own.
-            clock: Where it gets the time from.
-            random: Draws queues for sends that name none.
+            tls: Certificates; None: no TLS.
+            ha: The settings of master or slave.
+            membership: The membership in the DLedger group that keeps its log; None: it keeps its own log.
+            clock: The clock.
+            random: Draws the queue of a send that names none.
 
         Raises:
             ConfigError: the file of `acl_path` cannot be read or understood; a slave has a master's id.
@@ -124,15 +124,15 @@ class Broker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
         self.on_diverged: Callable[[int], None] = lambda _end_offset: None
-        """Told the physical offset (bytes) where a slave's log parts from its master's."""
+        """Called with the physical offset (bytes) from which on a slave's log differs from its master's."""
         self.change_role: Callable[[str, int], None] | None = None
-        """Takes another role and broker id; None: the broker cannot change."""
+        """Called with a new role and broker id; None: the role cannot change."""
         self.before_serving: Callable[[BrokerContext], None] = lambda _context: None
         """Called with the context when the store is open, before requests are answered."""
         self.ports_are_free = not self.config.port
-        """Whether any port will do for slaves."""
+        """Whether slaves may connect to any free port."""
         self.context: BrokerContext | None = None
-        """What its processors work with; None while it is not started."""
+        """The context of its processors; None while it is not started."""
 
     @property
     def address(self) -> str:
@@ -156,12 +156,12 @@ class Broker:
 
         Raises:
             StoreError: the store or one of its tables cannot be opened.
-            ListenError: an address cannot be had.
+            ListenError: an address is in use, or not one of this machine.
             ConfigError: a certificate cannot be read.
         """
         try:
             if not self.config.port:
-                # Message ids name the port, so it has to be known first; nobody else knows it yet.
+                # Message ids contain the port, so it must be known first; no client knows it yet.
                 await self._listen(0)
             port = self._servers[0].port if self._servers else self.config.port
             store = await self._open_store(port)
@@ -182,7 +182,7 @@ class Broker:
         """Stop serving and close the store. Idempotent.
 
         Args:
-            grace_ms: How long requests in work may take to be answered.
+            grace_ms: How long to wait for requests in flight, in ms.
         """
         if self._closing:
             return
@@ -230,7 +230,7 @@ class Broker:
         delivery = changed_settings(self.context.delivery, wanted, CHANGEABLE)
         permission = self.context.config.permission
         before = self.context.broker_state
-        broker_state = standing_of(config, slave=before.slave, master_alive=before.master_alive)
+        broker_state = state_of(config, slave=before.slave, master_alive=before.master_alive)
         self.context = replace(self.context, config=config, delivery=delivery, broker_state=broker_state)
         self.context.tables.configure(delivery, self._now_ms())
         self.context.held.configure(delivery)
@@ -241,7 +241,7 @@ class Broker:
             self._run(self._report_again())
 
     def _stand_down(self) -> None:
-        """Another broker has become the master: serve neither sends nor pulls, and report nothing."""
+        """Another broker was promoted: serve neither sends nor pulls, and do not register any more."""
         assert self.context is not None
         self.context = replace(
             self.context, broker_state=replace(self.context.broker_state, permission=Permission(0))
@@ -250,7 +250,7 @@ class Broker:
             self._reports.name_servers = []
         self._handlers.answer_with(self.context)
 
-    # --- the start, step by step
+    # --- start-up
 
     async def _listen(self, port: int) -> None:
         server = RemotingServer(
@@ -292,20 +292,22 @@ class Broker:
         puts = MessagePuts(
             store, held.arrived, counts, tables.timers, wall_ms, waiting_max=self.config.waiting_sends_max
         )
-        told = ReplicationListener(
-            ask_again=self._report_again,
-            grown=held.look_soon,
+        listener = ReplicationListener(
+            find_master=self._report_again,
+            grown=held.poll_soon,
             master_changed=self._master_changed,
             diverged=lambda end_offset: self.on_diverged(end_offset),  # noqa: PLW0108 - set later
             outranked=self._stand_down,
         )
         side = replication_of if self._membership is None else self._membership.replication
-        replication = side(self.config, self._ha, store, tables, self._client, self._now_ms, told, self._tls)
+        replication = side(
+            self.config, self._ha, store, tables, self._client, self._now_ms, listener, self._tls
+        )
         puts.replication = replication
         return BrokerContext(
             config=self.config,
             delivery=self._delivery,
-            broker_state=standing_of(self.config, slave=self._ha.role == SLAVE, master_alive=False),
+            broker_state=state_of(self.config, slave=self._ha.role == SLAVE, master_alive=False),
             store=store,
             tables=tables,
             puts=puts,
@@ -374,7 +376,7 @@ class Broker:
         self._run(self._every(COUNT_INTERVAL_MS, self._sample_counts))
 
     def _deliver(self, context: BrokerContext) -> None:
-        """What only a master does: deliver what was delayed, check transactions, give back pops."""
+        """Start what only a master does: deliver delayed messages, check transactions, revive pops."""
         self._delays = DelayDelivery(context.tables.delays, context.store, context.puts, self._clock.now_ms)
         self._delays.start()
         self._timers = TimerDelivery(
@@ -384,10 +386,10 @@ class Broker:
         context.transactions.start()
         context.pops.start()
 
-    # --- by the clock
+    # --- periodic work
 
     def _now_ms(self) -> int:
-        """Milliseconds since 1970 by a clock that does not jump."""
+        """Return milliseconds since 1970 by a monotonic clock."""
         return self._steady_base_ms + self._clock.monotonic_ms()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -405,17 +407,17 @@ class Broker:
                 log.exception("periodic work failed")
 
     async def _keep_reporting(self, reports: NameServerReports) -> None:
-        told = len(reports.name_servers)
+        registered = len(reports.name_servers)
         while True:
-            all_told = told == len(reports.name_servers)
-            pause_ms = self.config.register_interval_ms if all_told else RETRY_INTERVAL_MS
+            complete = registered == len(reports.name_servers)
+            pause_ms = self.config.register_interval_ms if complete else RETRY_INTERVAL_MS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_ms / 1000):
                     await self._report_now.wait()
-                    # A name server that goes down closes first; give the next one time to come.
+                    # A name server closes connections before it ends; its successor needs time to start.
                     await asyncio.sleep(RETRY_INTERVAL_MS / 1000)
             self._report_now.clear()
-            told = await reports.report_all()
+            registered = await reports.report_all()
 
     async def _sample_counts(self) -> None:
         assert self.context is not None
@@ -426,7 +428,7 @@ class Broker:
         self._access_rules.refresh()
 
     async def _expire_clients(self) -> None:
-        """Close connections of clients that are silent; that of others that went tells by itself."""
+        """Close connections of clients that send no heartbeats; those that disconnect are noticed at once."""
         assert self.context is not None
         now_ms, tables = self._now_ms(), self.context.tables
         for channel in dict.fromkeys(tables.consumers.expire(now_ms) + tables.producers.expire(now_ms)):
@@ -434,10 +436,10 @@ class Broker:
                 event(log, logging.WARNING, "client expired", peer=channel.remote_address)
                 channel.close()
 
-    # --- when something happens
+    # --- events
 
     def _master_changed(self, alive: bool) -> None:
-        """A slave hears that its master is there, or is gone: pulls are answered otherwise from now on."""
+        """Update the state of a slave that has gained or lost its master: pulls depend on it."""
         if self.context is not None and not self._closing:
             self.context = replace(
                 self.context, broker_state=replace(self.context.broker_state, master_alive=alive)
@@ -456,12 +458,12 @@ class Broker:
             self._run(self._reports.report_changes())
 
     async def _report_again(self) -> None:
-        """A slave has lost its master: the answer says who it is now."""
+        """Register again: the response to a slave names its master."""
         if self._reports is not None:
             await self._reports.report_all()
 
     def _name_server_gone(self, _connection: Connection) -> None:
-        """It has forgotten this broker with the connection."""
+        """Register again: a name server forgets a broker when its connection closes."""
         self._report_now.set()
 
     def _connection_closed(self, connection: Connection) -> None:
@@ -484,4 +486,4 @@ class Broker:
                 try:
                     channel.call_oneway(command)
                 except RemotingError as problem:
-                    event(log, logging.WARNING, "client not told of its group", problem=problem)
+                    event(log, logging.WARNING, "client not notified of its group", problem=problem)

@@ -1,4 +1,4 @@
-"""A table of a broker that has a file in the store's folder `config`.
+"""Writes a table of the broker to its file in the folder `config` of the store.
 
 Source: RocketMQ common/.../ConfigManager.java.
 """
@@ -12,13 +12,13 @@ from typing import Protocol
 from pyledger.store.files.meta_file import make_folder
 
 REST = 4
-"""Between two writes a table rests for so many times the processor time that the first one took: peers that
-make it change all the time do not make the broker write all the time."""
+"""Pause between two writes, as a multiple of the processor time of the first: a table that changes all the
+time is not written all the time."""
 REST_MAX_S = 5.0
 
 
 class Snapshot(Protocol):
-    """What a table was at a moment."""
+    """The state of a table at one moment."""
 
     def write(self, folder: Path) -> None:
         """Replace the file of the table in the folder `config`."""
@@ -27,7 +27,7 @@ class Snapshot(Protocol):
 class TableFile:
     """Writes a table after it has changed, without holding up the event loop.
 
-    Invariant: one write at a time, and the edition on disk never goes back.
+    Invariant: one write at a time; an older edition never replaces a newer one.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class TableFile:
         snapshot: Callable[[], Snapshot],
         before: Callable[[], object] | None = None,
     ) -> None:
-        """A file that is not written yet.
+        """Write nothing yet.
 
         Args:
-            folder: The folder `config`; made when it is missing.
-            edition: Differs after each change of the table.
-            snapshot: The table as it is now.
-            before: Called in a thread after the snapshot was taken and before it is written: makes durable
-                what the table speaks of.
+            folder: The folder `config`; created when it is missing.
+            edition: Returns a value that differs after each change of the table.
+            snapshot: Returns the present state of the table.
+            before: Called in a thread between the snapshot and the write: makes durable what the table
+                refers to.
         """
         self._folder = folder
         self._edition = edition
@@ -59,15 +59,15 @@ class TableFile:
         return self._edition() != self._saved
 
     async def save(self) -> None:
-        """Write the table as it is now; nothing is done when it has not changed.
+        """Write the present state of the table; do nothing when it has not changed.
 
-        A large table waits until it has rested, and those that wait are served by one write.
+        A large table is written after its pause; one write serves all callers that wait.
 
         Raises:
-            StoreFullError: no room; the old file stands.
-            StoreIOError: the operating system refused.
+            StoreFullError: the disk is full; the old file is unchanged.
+            StoreIOError: the operating system reports an error.
 
-        Durability: on return the edition that stood at the call survives a power cut.
+        Durability: on return the state at the call survives a power failure.
         """
         async with self._writing:
             if self.is_changed():
@@ -79,14 +79,14 @@ class TableFile:
                 try:
                     cost_s += await asyncio.shield(writing)
                 except asyncio.CancelledError:
-                    # The thread goes on: the next write must not meet it.
+                    # The thread continues: the next write must not run beside it.
                     await asyncio.wait((writing,))
                     raise
                 self._saved = edition
                 self._rests_until_s = time.monotonic() + min(REST * cost_s, REST_MAX_S)
 
     def _write(self, snapshot: Snapshot) -> float:
-        """Write it; returns the processor time that it took, seconds."""
+        """Write the snapshot; return the processor time in seconds."""
         begun_s = time.thread_time()
         if self._before is not None:
             self._before()

@@ -1,6 +1,6 @@
-"""All that a broker knows beside its messages: topics, groups, offsets, members, locks.
+"""The tables of a broker: topics, groups, offsets, members, locks.
 
-Topics and groups are written when they change; offsets every few seconds. The rest is memory only.
+Topics and groups are written when they change, offsets every few seconds. The others are in memory only.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ CONFIG_FOLDER = "config"
 
 
 class BrokerTables:
-    """The tables of one broker, and the files of those that have one."""
+    """The tables of one broker, and their files."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class BrokerTables:
         """Read the files.
 
         Args:
-            config: What the broker is.
-            delivery: Its rules.
-            store: Its messages; the files are in its folder.
+            config: The broker's settings.
+            delivery: The rules of sending and consuming.
+            store: The broker's store; the files are in its folder.
             now_ms: The wall clock.
 
         Raises:
@@ -87,11 +87,11 @@ class BrokerTables:
         self._problems: dict[TableFile, str] = {}
         self.topics_file = TableFile(self.folder, lambda: self.topics.version, self._topic_table)
         self.groups_file = TableFile(self.folder, lambda: self.groups.version, self._group_table)
-        # A popped message is passed by its group's offset: the record that notes it must be on disk before.
+        # The group's offset passes a popped message: its pop checkpoint must be on disk before.
         self.offsets_file = TableFile(
             self.folder, lambda: self.offsets.change_count, self._offset_table, before=store.flush_log
         )
-        # A delivered message must be on disk before its level is said to have passed it.
+        # A delivered message must be on disk before the offset of its level passes it.
         self.delays_file = TableFile(
             self.folder, lambda: self.delays.delivered_count, self._delay_table, before=store.flush_log
         )
@@ -126,15 +126,15 @@ class BrokerTables:
         )
 
     def configure(self, delivery: DeliveryConfig, now_ms: int) -> None:
-        """Go by other settings from now on."""
+        """Apply changed settings."""
         self.topics.configure(delivery, now_ms)
         self.groups.configure(delivery)
         self.offsets.configure(delivery)
 
     async def save_changed(self) -> None:
-        """Write what has changed; what cannot be written is tried again by the next call.
+        """Write the tables that have changed; the next call retries those that failed.
 
-        One line says so when it begins, or its cause changes, and one when it ends.
+        A failure is logged when it begins or its cause changes, and when it ends.
         """
         for file in self.files:
             before = self._problems.pop(file, None)
@@ -149,7 +149,7 @@ class BrokerTables:
                     event(log, logging.INFO, "table written again", after=before)
 
     async def hand_over(self, store: StoreEngine) -> None:
-        """At the end, after all was saved: leave upstream's broker a log of the timer messages that wait."""
+        """Write the waiting timer messages in upstream's format; called last, when all tables are saved."""
         timers = self.timers
         if self._timer_edition() is None or timers.adopted or self.timers_file.is_changed():
             return
@@ -172,16 +172,16 @@ class BrokerTables:
             event(log, logging.WARNING, "timer messages not handed over", problem=problem)
 
     def _timer_now_ms(self) -> int:
-        """The time that upstream's slots count."""
+        """The time in the precision of upstream's timer wheel."""
         step = self.timers.precision_ms
         return self._now_ms() // step * step
 
     def _bound_offsets(self, store: StoreEngine, *, slave: bool) -> None:
-        """Take back offsets beyond the end of their queue.
+        """Reduce offsets that are beyond the end of their queue.
 
-        A power cut may have cost the log its last messages but not the offsets behind them; messages that
-        come next must not be taken for consumed. In a group an empty queue may be one of which nothing is
-        known to be committed yet, at a slave one whose messages its log does not reach back to.
+        A power failure may have lost the last messages of the log but not the offsets after them; the next
+        messages must not count as consumed. Empty queues are left out in a DLedger group, where nothing of
+        the queue may be known as committed yet, and at a slave, whose log may start after its messages.
         """
         lowest = 1 if slave or isinstance(store, MemberStore) else 0
         for (topic, _), queues in self.offsets.offsets.items():
@@ -191,7 +191,7 @@ class BrokerTables:
                     queues[queue_id] = QueueOffset(end)
 
     def _timer_edition(self) -> int | None:
-        """None while there is nothing to write, or not everything is read yet."""
+        """Return None while there is nothing to write, or not all messages are read yet."""
         timers = self.timers
         known = timers.complete or timers.adopted
         return timers.change_count if timers.change_count and known else None
@@ -229,7 +229,7 @@ class BrokerTables:
 def without_lost(
     batches: Mapping[tuple[str, str], Mapping[int, OrderedBatch]], store: StoreEngine
 ) -> dict[tuple[str, str], dict[int, OrderedBatch]]:
-    """Batches without those of messages that the log has lost in a power cut: others come in their place."""
+    """Drop batches of messages that were lost in a power failure: others will get their offsets."""
     return {
         (topic, group): {
             queue_id: batch
@@ -241,7 +241,7 @@ def without_lost(
 
 
 def bounded(progress: TimerProgress, store: StoreEngine) -> TimerProgress:
-    """Progress without messages that the log has lost in a power cut."""
+    """Reduce progress beyond the messages that a power failure has left."""
     end = store.queue_range(names.TIMER_TOPIC, 0).max_offset
     return replace(
         progress,

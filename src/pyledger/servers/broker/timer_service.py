@@ -1,7 +1,7 @@
-"""Delivers timer messages when their time has come.
+"""Delivers timer messages when they are due.
 
-It reads the timer topic, keeps what waits in memory, and stores each message again where it was meant to go.
-Where it stands is written after what it has delivered is durable: a crash between the two delivers messages
+The service reads the timer topic, keeps the waiting messages in memory, and stores each in its real topic.
+Its progress is written after the delivered messages are durable: a crash between the two delivers messages
 twice, never not at all.
 
 Source: RocketMQ store/.../TimerMessageStore.java.
@@ -23,13 +23,13 @@ from pyledger.store.queues.get_result import GONE, StoredMessage
 log = logger("broker")
 
 TIMER_QUEUE = 0
-PAGES_PER_TURN = 8
-MESSAGES_PER_TURN = 64
-"""After so many messages other work of the event loop has its turn."""
+PAGES_PER_POLL = 8
+MESSAGES_PER_POLL = 64
+"""Messages that are delivered in one iteration of the event loop."""
 RETRY_MS = 100
-"""Pause after the store refused a message."""
+"""Pause after the store has rejected a message."""
 PAUSE_MAX_MS = 1000
-"""Longest time between two looks: the clock may be set forward, and not every put is told of."""
+"""Longest pause between two polls: the clock may be set forward, and not every put is notified."""
 
 
 class TimerDelivery:
@@ -46,11 +46,11 @@ class TimerDelivery:
         """Deliver nothing yet.
 
         Args:
-            queue: What waits.
-            store: Where messages are read.
-            puts: Where they are put.
-            now_ms: The wall clock by which they are due.
-            forward: Takes records of popped messages; False when the store does not take them now.
+            queue: The waiting messages.
+            store: The store that messages are read from.
+            puts: Stores delivered messages.
+            now_ms: The wall clock.
+            forward: Stores records of popped messages; returns False when the store does not take them now.
         """
         self._forward = forward
         self._queue = queue
@@ -61,43 +61,43 @@ class TimerDelivery:
         self._woken = self._closed = False
 
     def start(self) -> None:
-        """Begin to read and to deliver."""
+        """Start reading and delivering."""
         self._puts.timer_stored = self._wake
-        self._look_after(0)
+        self._poll_after(0)
 
     def close(self) -> None:
-        """Deliver nothing any more."""
+        """Stop delivering."""
         self._closed = True
         if self._handle is not None:
             self._handle.cancel()
 
-    def _look_after(self, pause_ms: int) -> None:
+    def _poll_after(self, pause_ms: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = asyncio.get_running_loop().call_later(pause_ms / 1000, self._look)
+        self._handle = asyncio.get_running_loop().call_later(pause_ms / 1000, self._poll)
 
     def _wake(self) -> None:
-        """A timer message is stored."""
+        """Poll at once: a timer message is stored."""
         if not self._closed and not self._woken:
             self._woken = True
-            self._look_after(0)
+            self._poll_after(0)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._woken = False
         try:
-            pause_ms = self._turn()
+            pause_ms = self._read_and_deliver()
         except PyLedgerError as problem:
             event(log, logging.ERROR, "timer messages not delivered", problem=problem)
             pause_ms = PAUSE_MAX_MS
-        self._look_after(pause_ms)
+        self._poll_after(pause_ms)
 
-    def _turn(self) -> int:
-        """Read and deliver some; how long to pause then."""
+    def _read_and_deliver(self) -> int:
+        """Read and deliver some messages; return the pause in ms until the next poll."""
         if not self._read():
             return 0
         count = 0
         while (one := self._queue.due(self._now_ms())) is not None:
-            if count == MESSAGES_PER_TURN:
+            if count == MESSAGES_PER_POLL:
                 return 0
             if not self._deliver(one.offset):
                 return RETRY_MS
@@ -109,8 +109,8 @@ class TimerDelivery:
         return min(max(deadline_ms - self._now_ms(), 1), PAUSE_MAX_MS)
 
     def _read(self) -> bool:
-        """Take in what has come to the timer topic; False when there is more."""
-        for _ in range(PAGES_PER_TURN):
+        """Read new messages of the timer topic; return False when there are more."""
+        for _ in range(PAGES_PER_POLL):
             found = self._store.get(names.TIMER_TOPIC, TIMER_QUEUE, self._queue.next_offset)
             for message in found.messages:
                 self._queue.add(
@@ -123,7 +123,7 @@ class TimerDelivery:
         return False
 
     def _deliver(self, offset: int) -> bool:
-        """Store a message where it was meant to go; False when the store does not take it now."""
+        """Store a message in its real topic; return False when the store does not take it now."""
         found = self._store.get(names.TIMER_TOPIC, TIMER_QUEUE, offset, 1).messages
         if not found or found[0].queue_offset != offset:
             event(log, logging.ERROR, "timer message is gone", offset=offset)

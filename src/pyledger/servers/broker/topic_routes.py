@@ -17,21 +17,21 @@ from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
 
 KEPT_MS = 10_000
-"""How long an answer is used again."""
+"""How long a response is cached."""
 TIMEOUT_MS = 3_000
 TOPICS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownQueues:
-    """What a name server said, and when."""
+    """The response of a name server, and its time."""
 
     queues: tuple[MessageQueue, ...] | None
     time_ms: int
 
 
 class TopicRoutes:
-    """Asks the name servers one after the other; without any, the broker's own table has to do."""
+    """Queries the name servers one after the other; without any, uses the broker's own table."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class TopicRoutes:
         client: Callable[[], RemotingClient | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take whom to ask.
+        """Query nothing yet.
 
         Args:
-            broker_name: Stands in queues of the own table.
-            name_servers: Their addresses.
-            topics: The own table.
-            client: Calls the name servers; None while the broker starts.
-            now_ms: A clock that never goes back.
+            broker_name: The name of this broker.
+            name_servers: The addresses of the name servers.
+            topics: The broker's own table.
+            client: Returns the client that calls the name servers; None while the broker starts.
+            now_ms: A monotonic clock.
         """
         self._broker_name = broker_name
         self._name_servers = name_servers
@@ -58,7 +58,7 @@ class TopicRoutes:
         self._known: dict[str, KnownQueues] = {}
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...] | None:
-        """The readable queues of a topic; None when there is no such topic."""
+        """Return the readable queues of a topic; None when there is no such topic."""
         known = self._known.get(topic)
         if known is not None and self._now_ms() - known.time_ms < KEPT_MS:
             return known.queues

@@ -1,6 +1,6 @@
-"""Transactions: stores half messages and their ends, and asks producers about those that stay open.
+"""Stores half messages and their ends, and checks open transactions with their producers.
 
-What a round of checks has passed is made durable before the offsets are committed that pass it.
+What a round of checks has put back is made durable before the offsets that pass it are committed.
 
 Source: RocketMQ broker/.../TransactionalMessageServiceImpl.java, TransactionalMessageCheckService.java,
 TransactionalOpBatchService.java, AbstractTransactionalMessageCheckListener.java.
@@ -73,7 +73,7 @@ class Transactions:
         now_ms: Callable[[], int],
         rules: "WatchedRules | None" = None,
     ) -> None:
-        """Take what transactions are stored with, the wall clock, and who may send to which topic."""
+        """Check nothing yet; `rules` limit the producers that a check is sent to."""
         self._config = config
         self._store = store
         self._puts = puts
@@ -84,18 +84,18 @@ class Transactions:
         self._ended = EndedHalfMessages(config)
         self._put_back: dict[int, bool] = {}
         self._again: list[tuple[Step, StoredMessage, dict[str, str], PutResult]] = []
-        """What was put back and perhaps cannot be read yet."""
+        """Half messages that were put back and perhaps cannot be read yet."""
         self._unread: dict[int, int] = {}
-        """Where half messages stand that perhaps cannot be read yet: bytes, by queue offset in units."""
+        """Physical offsets (bytes) of half messages that may not be readable yet, by queue offset (units)."""
         self._timer: asyncio.TimerHandle | None = None
         self._checks: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to check half messages; the first round is an interval later."""
+        """Start checking half messages; the first round is an interval later."""
         self._checks = asyncio.get_running_loop().create_task(self._keep_checking())
 
     async def close(self) -> None:
-        """Check no more, and note what is ended."""
+        """Stop checking, and store which half messages have ended."""
         if self._checks is not None:
             self._checks.cancel()
             await asyncio.gather(self._checks, return_exceptions=True)
@@ -106,7 +106,7 @@ class Transactions:
     # --- requests
 
     def put_half(self, message: Message) -> Outcome:
-        """Store a message that waits for the end of its transaction."""
+        """Store a message as a half message until its transaction ends."""
         half = replace(
             message,
             topic=names.HALF_TOPIC,
@@ -125,32 +125,32 @@ class Transactions:
             self._unread[place.queue_offset] = place.physical_offset
         return place, outcome
 
-    def find(self, asked: EndTransactionRequestHeader) -> tuple[StoredMessage, Destination] | Rejection:
-        """The half message that a request ends, and where a commit is delivered."""
+    def find(self, header: EndTransactionRequestHeader) -> tuple[StoredMessage, Destination] | Rejection:
+        """Return the half message that a request ends, and the destination of a commit."""
         try:
-            found: StoredMessage | None = self._store.message_at(asked.commit_log_offset)
+            found: StoredMessage | None = self._store.message_at(header.commit_log_offset)
         except StoreError:
             found = None
         if found is not None and found.topic != names.HALF_TOPIC:
             found = None
         place = check_end(
             half_of(found) if found else None,
-            group=asked.producer_group,
-            queue_offset=asked.tran_state_table_offset,
-            physical_offset=asked.commit_log_offset,
-            from_check=asked.from_transaction_check,
+            group=header.producer_group,
+            queue_offset=header.tran_state_table_offset,
+            physical_offset=header.commit_log_offset,
+            from_check=header.from_transaction_check,
             now_ms=self._now_ms(),
             config=self._config,
         )
         if isinstance(place, Rejection):
             return place
         assert found is not None
-        if not self._stands(found):
-            return Rejection(ResponseCode.SYSTEM_ERROR, "no half message of the queue stands there")
+        if not self._is_in_queue(found):
+            return Rejection(ResponseCode.SYSTEM_ERROR, "no half message of the queue is stored there")
         return found, place
 
-    def _stands(self, half: StoredMessage) -> bool:
-        """Whether a half message is one of the queue; what only looks like it may be another's body."""
+    def _is_in_queue(self, half: StoredMessage) -> bool:
+        """Return whether the queue has a half message; the body of another message may contain its bytes."""
         number = half.queue_offset
         if (place := self._unread.get(number)) is not None:
             return place == half.physical_offset
@@ -158,7 +158,7 @@ class Transactions:
         return [(one.queue_offset, one.physical_offset) for one in found] == [(number, half.physical_offset)]
 
     def commit(self, half: StoredMessage, place: Destination) -> Outcome:
-        """Store the message where it was sent, then note that its half message is done."""
+        """Store the message in its real topic, then mark its half message as ended."""
         if half.queue_offset in self._ended:
             return completed(PutOutcome("PUT_OK"))
         self._puts.leave(half.physical_offset, place)
@@ -178,7 +178,7 @@ class Transactions:
         return outcome
 
     def end(self, half_offset: int) -> None:
-        """Note that the half message at a queue offset, units, is done."""
+        """Mark the half message at a queue offset (units) as ended."""
         now_ms = self._now_ms()
         self._ended.buffer.add(half_offset, now_ms)
         if self._ended.buffer.due(now_ms):
@@ -188,7 +188,7 @@ class Transactions:
             self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._note)
 
     def _note(self) -> None:
-        """Store which half messages are done."""
+        """Store which half messages have ended."""
         self._timer = None
         offsets, body = self._ended.take()
         if not offsets:
@@ -203,7 +203,7 @@ class Transactions:
         if outcome.places:
             self._ended.written(offsets)
             return
-        event(log, logging.WARNING, "ends of transactions not noted", problem=outcome.problem)
+        event(log, logging.WARNING, "ends of transactions not stored", problem=outcome.problem)
         self._ended.give_back(offsets, self._now_ms())
         if self._timer is None:
             wait_ms = self._config.op_batch_interval_ms
@@ -222,7 +222,7 @@ class Transactions:
                 log.exception("half messages not checked")
 
     async def check(self) -> None:
-        """One round over the half messages."""
+        """Check the open half messages once."""
         halves = self._store.queue_range(names.HALF_TOPIC, HALF_QUEUE)
         ops = self._store.queue_range(names.OP_TOPIC, HALF_QUEUE)
         offsets, group = self._tables.offsets, names.TRANSACTION_GROUP
@@ -265,7 +265,7 @@ class Transactions:
             current.go_on()
 
     async def _do(self, step: Step, found: StoredMessage) -> bool:
-        """Do a step; False when the store does not take what it needs."""
+        """Execute a step; return False when the store does not take its message."""
         if step is Step.DONE:
             return True
         half = half_of(found)
@@ -285,24 +285,24 @@ class Transactions:
         return True
 
     async def _settle(self) -> None:
-        """Make the log durable, and ask producers about what was put back: now an answer finds it."""
+        """Make the log durable, then send the checks: a response finds the half message that was put back."""
         again, self._again = self._again, []
         await asyncio.to_thread(self._store.flush_log)
         for step, found, properties, place in again:
             if step is Step.CHECK:
-                self._ask(found, properties, place)
+                self._send_check(found, properties, place)
 
-    def _ask(self, found: StoredMessage, properties: dict[str, str], place: PutResult) -> None:
-        """Ask a producer of the group what became of a transaction; it answers with END_TRANSACTION."""
+    def _send_check(self, found: StoredMessage, properties: dict[str, str], place: PutResult) -> None:
+        """Query a producer of the group for the state of a transaction; it answers with END_TRANSACTION."""
         group = properties.get(names.PRODUCER_GROUP, "")
         real = restore(properties)
         channel = None
         if real is not None:
-            # Anybody may say to be of a group; the question tells the message.
-            may_know = partial(self._may_be_asked, real.topic)
+            # Any client can claim to be in a group, and a check contains the message.
+            may_know = partial(self._may_see, real.topic)
             channel = self._tables.producers.channel_of_group(group, usable, may_know)
         if not isinstance(channel, Connection) or real is None:
-            event(log, logging.WARNING, "no producer to ask about a transaction", group=group)
+            event(log, logging.WARNING, "no producer to check a transaction with", group=group)
             return
         unique_key = properties.get(names.UNIQUE_KEY)
         header = CheckTransactionStateRequestHeader(
@@ -319,19 +319,19 @@ class Transactions:
         try:
             channel.call_oneway(command)
         except RemotingError as problem:
-            event(log, logging.WARNING, "producer not asked about a transaction", problem=problem)
+            event(log, logging.WARNING, "transaction check not sent", problem=problem)
 
-    def _may_be_asked(self, topic: str, channel: object) -> bool:
+    def _may_see(self, topic: str, channel: object) -> bool:
         if self._rules is None:
             return True
-        from pyledger.servers.broker.auth.auth_file import may_send  # noqa: PLC0415 - only for who has rules
+        from pyledger.servers.broker.auth.auth_file import may_send  # noqa: PLC0415 - only with rules
 
         return isinstance(channel, Connection) and may_send(self._rules, channel, topic)
 
     # --- reading
 
     def _half(self, current: CheckRound) -> StoredMessage | None:
-        """The half message that a round looks at; it skips those that are deleted. None: the queue ends."""
+        """Return the next half message of a round, past deleted ones; None at the end of the queue."""
         found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, current.half_offset, 1)
         while found.status in GONE and found.next_offset > current.half_offset:
             current.skip_to(found.next_offset)
@@ -349,7 +349,7 @@ class Transactions:
 
 
 def half_of(found: StoredMessage) -> HalfMessage:
-    """What the rules look at."""
+    """Return the fields that the rules use."""
     return HalfMessage(
         found.queue_offset,
         found.physical_offset,
@@ -360,5 +360,5 @@ def half_of(found: StoredMessage) -> HalfMessage:
 
 
 def usable(channel: object) -> bool:
-    """Whether a client can be asked now."""
+    """Return whether a request can be sent to a client now."""
     return isinstance(channel, Connection) and not channel.closed and not channel.congested

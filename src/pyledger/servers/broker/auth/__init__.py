@@ -1,1 +1,1 @@
-"""Access control of a broker, and the gate before requests of operators."""
+"""Authentication and authorization of requests to a broker."""

@@ -1,8 +1,9 @@
-"""Permission to change a broker: such requests are rejected unless a setting allows them.
+"""Rejects requests that change the broker unless the setting `admin_enabled` allows them.
 
-With access control whoever has the right may, from anywhere; without, whoever is on the same machine.
+With access rules a user who has the permission may send them from any address; without rules, only clients
+on the same machine may.
 
-Differs: upstream answers them to whoever reaches the port.
+Differs: upstream takes them from every client.
 """
 
 import logging
@@ -19,29 +20,29 @@ from pyledger.wire.remoting.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATU
 log = logger("broker")
 
 SECRET_FIELDS = frozenset({ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
-"""Not logged: a signed request can be sent again by who has all of it."""
-REFUSED = "requests that change the broker are refused; run it with admin_enabled = true to allow them"
-REFUSED_REMOTE = (
-    "requests that change the broker are refused from other machines unless they are signed; "
-    "set acl_path to name who may"
+"""Not logged: anyone who has a whole signed request can send it again."""
+DISABLED = "requests that change the broker are rejected; run it with admin_enabled = true to allow them"
+REMOTE = (
+    "requests that change the broker are rejected from other machines unless they are signed; "
+    "set acl_path to a file with users"
 )
 
 
 def guarded(context: BrokerContext, method: Method) -> Method:
-    """A method that changes the broker, behind the question who asks."""
+    """Wrap a method that changes the broker in a check of the client."""
 
     def handle(connection: Connection, request: RemotingCommand) -> Reply:
         problem = None
         if not context.config.admin_enabled:
-            problem = REFUSED
+            problem = DISABLED
         elif context.access_rules is None and not is_local(connection):
-            problem = REFUSED_REMOTE
+            problem = REMOTE
         if problem is not None:
-            connection.report(log, logging.WARNING, "change refused", code=request.code)
+            connection.report(log, logging.WARNING, "change rejected", code=request.code)
             return request.response(ResponseCode.NO_PERMISSION, problem)
         fields = {name: value for name, value in request.ext_fields.items() if name not in SECRET_FIELDS}
-        who = {"peer": connection.remote_address, "user": request.ext_fields.get(ACCESS_KEY)}
-        event(log, logging.INFO, "change asked", code=request.code, **who, fields=fields)
+        client = {"peer": connection.remote_address, "user": request.ext_fields.get(ACCESS_KEY)}
+        event(log, logging.INFO, "change requested", code=request.code, **client, fields=fields)
         return method(connection, request)
 
     return handle
@@ -50,15 +51,15 @@ def guarded(context: BrokerContext, method: Method) -> Method:
 def denied(
     context: BrokerContext, connection: Connection, request: RemotingCommand, topic: str, *actions: str
 ) -> RemotingCommand | None:
-    """The answer to a request whose user has no right to a topic that only the store could tell.
+    """Return the rejection of a request for a topic that only the store knows; None: it is allowed.
 
-    None: it may do one of the actions, such as `Sub`.
+    The user needs the permission for one of the actions, such as `Sub`.
     """
     if context.access_rules is None:
         return None
     from pyledger.protocol.auth.model import Action, ResourceKind  # noqa: PLC0415
     from pyledger.protocol.auth.required_permissions import need_of  # noqa: PLC0415
-    from pyledger.servers.broker.auth.authorizer import (  # noqa: PLC0415 - only for who has rules
+    from pyledger.servers.broker.auth.authorizer import (  # noqa: PLC0415 - only with rules
         Authorizer,
     )
 
@@ -67,11 +68,11 @@ def denied(
 
 
 def is_local(connection: Connection) -> bool:
-    """Whether a client is on this machine."""
+    """Return whether a client is on this machine."""
     peer = peer_of(connection)
     return peer is not None and is_loopback(peer[0])
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address literal is this machine's own."""
+    """Return whether an address literal is a loopback address."""
     return ip_address(address).is_loopback

@@ -1,4 +1,4 @@
-"""The file that says who may do what: upstream's `plain_acl.yml`, or users and policies in TOML or JSON."""
+"""The file of access rules: upstream's `plain_acl.yml`, or users and policies in TOML or JSON."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ log = logger("broker")
 
 SETTING = "acl_path"
 USER = "broker.user"
-"""Key in the data of a connection: who signed its last request."""
+"""Key in the data of a connection: the user who signed its last request."""
 CHANGED_HERE = ".json"
-"""Only a file that people do not write is written here: comments and order of another would be lost."""
+"""Ending of the files that the broker writes: others would lose their comments and their order."""
 SIZE_BYTES_MAX = 4 << 20
 TOO_LARGE = f"{{}} is larger than {SIZE_BYTES_MAX} bytes"
 PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AuthRules]] = {
@@ -39,11 +39,11 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AuthRules]] = {
     ".toml": PolicyRules.parse,
     ".json": PolicyRules.parse,
 }
-"""By the ending of the file."""
+"""Parsers by the ending of the file."""
 
 
 def may_send(rules: AuthRules, connection: Connection, topic: str) -> bool:
-    """Whether the user who signed the last request of a connection may send to a topic now."""
+    """Return whether the user who signed the last request of a connection may send to a topic now."""
     peer, name = peer_of(connection), connection.data.get(USER)
     if peer is None:
         return False
@@ -55,7 +55,7 @@ def may_send(rules: AuthRules, connection: Connection, topic: str) -> bool:
 
 
 class SigningClient(RemotingClient):
-    """Signs each request as a user of the file, with the secret that it has by then."""
+    """Signs each request as a user of the file, with the user's current secret."""
 
     def __init__(self, rules: "WatchedRules | None", name: str, **options: Any) -> None:
         """Take the file and the name of a user.
@@ -71,7 +71,7 @@ class SigningClient(RemotingClient):
         self._rules, self._name = rules, name
 
     async def call(self, address: str | None, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """As `RemotingClient.call`; a user that is gone from the file signs nothing."""
+        """As `RemotingClient.call`; unsigned when the user was removed from the file."""
         user = self._rules.user(self._name)
         if user is not None:
             command.ext_fields[ACCESS_KEY] = user.name
@@ -80,13 +80,13 @@ class SigningClient(RemotingClient):
 
 
 class WatchedRules:
-    """The rules of a file, as it is now. A file that cannot be understood leaves the old rules in force."""
+    """The current rules of a file. If a changed file cannot be parsed, the previous rules stay in force."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
 
         Raises:
-            ConfigError: it cannot be read, or says something that is not understood.
+            ConfigError: it cannot be read or parsed.
         """
         self._path = path
         self._seen = edition_of(path)
@@ -94,15 +94,15 @@ class WatchedRules:
         self._changing = asyncio.Lock()
 
     async def change(self, change: Callable[[PolicyRules], PolicyRules | Objection]) -> Objection | None:
-        """Change users and policies, and the file first.
+        """Change users and policies: first in the file, then in memory.
 
         Args:
-            change: What to make of the rules that are in force.
+            change: Returns the new rules, given those in force.
 
         Returns:
-            Why they are as they were; None: they are as asked for.
+            Why nothing was changed; None: the change is made.
 
-        Durability: on return without a refusal the change survives a power cut.
+        Durability: a change that is made survives a power failure.
         """
         async with self._changing:
             self.refresh()
@@ -125,7 +125,7 @@ class WatchedRules:
             return None
 
     def policies(self) -> PolicyRules | Objection:
-        """Users and policies that can be changed here."""
+        """Return the rules if they can be changed over the network."""
         if isinstance(self._rules, PolicyRules) and self._path.suffix == CHANGED_HERE:
             return self._rules
         return Objection(
@@ -135,7 +135,7 @@ class WatchedRules:
         )
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed; whether there are other rules now."""
+        """Reread the file if it has changed; return whether other rules are in force."""
         found = edition_of(self._path)
         if found == self._seen:
             return False
@@ -143,26 +143,26 @@ class WatchedRules:
         try:
             self._rules = read_rules(self._path)
         except ConfigError as problem:
-            event(log, logging.ERROR, "access rules stay as they were", path=self._path, problem=problem)
+            event(log, logging.ERROR, "access rules not reread", path=self._path, problem=problem)
             return False
-        event(log, logging.INFO, "access rules read again", path=self._path)
+        event(log, logging.INFO, "access rules reread", path=self._path)
         return True
 
     def user(self, name: str) -> User | None:
-        """The user with a name."""
+        """Return the user with a name."""
         return self._rules.user(name)
 
     def trusts(self, address: str, name: str | None) -> bool:
-        """Whether requests from an address need no signature, from anybody or from who says to be a user."""
+        """Return whether requests from an address need no signature: all, or those that name this user."""
         return self._rules.trusts(address, name)
 
     def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
-        """Why a user may not make a request from an address; None: it may."""
+        """Return why a user may not send a request from an address; None: it may."""
         return self._rules.problem(user, needs, address)
 
 
 def edition_of(path: Path) -> tuple[int, int, int]:
-    """What differs when a file was written, or another one took its place; zeros while there is none."""
+    """Return values that differ when a file was written or replaced; zeros while it is missing."""
     try:
         found = path.stat()
     except OSError:
@@ -171,10 +171,10 @@ def edition_of(path: Path) -> tuple[int, int, int]:
 
 
 def read_rules(path: Path) -> AuthRules:
-    """Read the file; its ending says which form it has.
+    """Read the file; its ending names the format.
 
     Raises:
-        ConfigError: it cannot be read, or says something that is not understood.
+        ConfigError: it cannot be read or parsed.
     """
     try:
         mode = path.stat().st_mode
@@ -191,7 +191,7 @@ def read_rules(path: Path) -> AuthRules:
         raise ConfigError(SETTING, f"{path} has an unknown ending", f"it is one of {', '.join(PARSERS)}")
     document = parsed(path, data)
     if not isinstance(document, dict):
-        raise ConfigError(SETTING, f"{path} holds no table")
+        raise ConfigError(SETTING, f"{path} has no table")
     try:
         return parse(document)
     except (AttributeError, TypeError) as error:
@@ -199,10 +199,10 @@ def read_rules(path: Path) -> AuthRules:
 
 
 def parsed(path: Path, data: bytes) -> Any:
-    """What a file holds.
+    """Parse the content of a file.
 
     Raises:
-        ConfigError: it has another form than its ending says, or its reader is not installed.
+        ConfigError: it does not have the format of its ending, or the parser is not installed.
     """
     if path.suffix in (".yml", ".yaml"):
         try:
@@ -214,7 +214,7 @@ def parsed(path: Path, data: bytes) -> Any:
         try:
             return yaml.safe_load(data)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(SETTING, f"{path} is no YAML: {error}") from None
+            raise ConfigError(SETTING, f"{path} is not YAML: {error}") from None
     try:
         text = data.decode()
         return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)

@@ -1,4 +1,4 @@
-"""Access control: each request is signed by a user who may do what it asks for.
+"""Access control: checks the signature of each request and the permissions of its user.
 
 Source: RocketMQ auth/.../authentication/builder/DefaultAuthenticationContextBuilder.java;
 acl/.../plain/PlainAccessValidator.java.
@@ -18,7 +18,7 @@ from pyledger.protocol.auth.required_permissions import MAKE, consuming, needs_o
 from pyledger.servers.broker.addresses import peer_of
 from pyledger.servers.broker.auth.auth_file import USER
 from pyledger.servers.broker.context import Method, Reply
-from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat
+from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
 from pyledger.wire.remoting.bodies.membership import LockBatchRequest
 from pyledger.wire.remoting.bodies.pop import BatchAckRequest
 from pyledger.wire.remoting.command import RemotingCommand
@@ -30,11 +30,11 @@ log = logger("broker")
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 CLOSED = "the connection is closed"
 NOBODY = User("", "no user has this secret", enabled=False)
-"""Checked like a user, so that the time of an answer does not tell whether a name is known."""
+"""Checked like a user, so that the time of a response does not reveal whether a name is known."""
 
 
 class Authorizer:
-    """Checks signatures and rights."""
+    """Checks signatures and permissions."""
 
     def __init__(self, rules: AuthRules, cluster: str) -> None:
         """Take the rules of a file, and the name of the broker's cluster."""
@@ -42,7 +42,7 @@ class Authorizer:
         self._cluster = cluster
 
     def checked(self, method: Method, *, changes: bool) -> Method:
-        """A method behind the check of who asks."""
+        """Wrap a method in the check of signature and permissions."""
 
         def handle(connection: Connection, request: RemotingCommand) -> Reply:
             problem = self.problem(connection, request, changes=changes)
@@ -55,7 +55,7 @@ class Authorizer:
     def denied(
         self, connection: Connection, request: RemotingCommand, needs: Iterable[Need]
     ) -> RemotingCommand | None:
-        """The answer to a request, past `checked`, whose user lacks further rights; None: it has them."""
+        """Return the rejection of a checked request that needs further permissions; None: it has them."""
         peer, name = peer_of(connection), request.ext_fields.get(ACCESS_KEY)
         if peer is None:
             return refused(connection, request, CLOSED)
@@ -66,7 +66,7 @@ class Authorizer:
         return None if problem is None else refused(connection, request, problem)
 
     def problem(self, connection: Connection, request: RemotingCommand, *, changes: bool) -> str | None:
-        """Why a request is refused; None: it is not."""
+        """Return why a request is rejected; None: it is allowed."""
         peer = peer_of(connection)
         if peer is None:
             return CLOSED
@@ -88,7 +88,7 @@ class Authorizer:
         try:
             found = needs_in_body(request)
         except WireError:
-            # Its method will fail, too, and say what is wrong.
+            # Its method will fail as well and report the error.
             found = None
         if found is not None:
             return found
@@ -96,28 +96,23 @@ class Authorizer:
 
 
 def refused(connection: Connection, request: RemotingCommand, problem: str) -> RemotingCommand:
-    """The answer to who may not do what it asks for."""
+    """Return the rejection of a request that its user may not send."""
     connection.report(log, logging.WARNING, "access denied", code=request.code, problem=problem)
     return request.response(ResponseCode.NO_PERMISSION, problem)
 
 
 def signature_is_right(request: RemotingCommand, secret: str) -> bool:
-    """Whether a request bears the signature that a secret gives."""
+    """Return whether a request has the signature that a secret gives."""
     fields: Mapping[str, str] = request.ext_fields
     if request.version <= V4_9_3:
-        # Clients of that time add it after they have signed.
+        # Clients of these versions add the field after they have signed.
         fields = {name: value for name, value in fields.items() if name != UNIQUE_KEY_QUERY}
     expected = sign(fields, request.body, secret)
     return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode("utf-8", "replace"))
 
 
-def topics_of(consumer: ConsumerEntry) -> list[str]:
-    """Topics that a consumer says to subscribe to."""
-    return [one.topic or "" for one in consumer.subscription_data_set]
-
-
 def needs_in_body(request: RemotingCommand) -> list[Need] | None:
-    """What a request needs that names groups and topics in its body; None for all others.
+    """Return the permissions for the groups and topics in a body; None for requests that name them in fields.
 
     Raises:
         WireError: the body cannot be read.
@@ -131,8 +126,8 @@ def needs_in_body(request: RemotingCommand) -> list[Need] | None:
             )
         ]
     if request.code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
-        said = request.body_as(LockBatchRequest)
-        return consuming(said.consumer_group or "", [queue.topic for queue in said.mq_set])
+        locks = request.body_as(LockBatchRequest)
+        return consuming(locks.consumer_group or "", [queue.topic for queue in locks.mq_set])
     if request.code == RequestCode.BATCH_ACK_MESSAGE:
         acks = BatchAckRequest.decode(request.body).acks
         return [need for one in acks for need in consuming(one.consumer_group or "", [one.topic or ""])]

@@ -1,8 +1,8 @@
-"""What a broker has of the member of a DLedger group that keeps its log, for as long as it has one role.
+"""Connects a broker in one role to the member of a DLedger group that keeps its log.
 
-A new leader is a master only when all that the group had is committed and has its queue units: it first puts
-a message into a topic of the system, as older entries are committed with one of its own term, and entries
-without a message could not be read by Java's brokers.
+A new leader becomes a master only when all earlier entries are committed and have their queue units. Raft
+commits them together with an entry of the new term, so the leader first puts a message into a system topic:
+Java's brokers could not read an entry without a message.
 
 Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
 """
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 class Membership:
-    """What a broker has of its member, for as long as it has one role."""
+    """The member as a broker in one role sees it."""
 
     def __init__(
         self, member: DLedgerServer, led_term: int | None, before: "Membership | None" = None
     ) -> None:
-        """Take the member, and the term that it leads; None: it does not.
+        """Open no store yet.
 
         Args:
             member: The member.
-            led_term: The term that it leads; None: it does not.
-            before: What the broker had before it changed its role.
+            led_term: The term in which it is the leader; None: it is not.
+            before: The membership in the broker's previous role.
         """
         self._member = member
         self.led_term = led_term
@@ -51,11 +51,11 @@ class Membership:
         self._led_where = -1
         self._follower: GroupFollower | None = None
         self.store: MemberStore | None = None
-        """Open, and told what is committed."""
+        """The open store; it is notified of commits."""
 
     @property
     def leads(self) -> bool:
-        """Whether the member still leads in that term."""
+        """Whether the member is still the leader of that term."""
         state = self._member.node.state
         return state.is_leader and state.term == self.led_term
 
@@ -65,10 +65,10 @@ class Membership:
         return MemberStore.open_on(path, self._member.file_store, leads=leads, clock=clock, **settings)
 
     async def settle(self, store: StoreEngine) -> None:
-        """Let the store follow the group; return, as leader, when it has all that the group has.
+        """Let the store follow the group; a leader returns when it has all that the group has.
 
         Raises:
-            StoreClosedError: the member leads no more.
+            StoreClosedError: the member is no longer the leader.
         """
         assert isinstance(store, MemberStore)
         try:
@@ -90,32 +90,32 @@ class Membership:
         place = store.append(Message(names.SELF_TEST_TOPIC, text.encode()))
         done = False
         while not done:
-            # When the leadership ends, the store steps down, which ends the wait.
+            # The wait ends when the store steps down at the end of the leadership.
             wait = store.until_durable(place.physical_offset + place.size_bytes)
             done = wait is None or await wait
         await asyncio.to_thread(store.dispatch)
 
     def committed(self) -> None:
-        """The group has committed more."""
+        """Notify the store that the group has committed more."""
         if self.store is not None:
             self.store.commit(self._member.file_store.committed_position)
 
     def stand_down(self) -> None:
-        """The member leads no more: from now on nothing is put, and who waits is refused."""
+        """End the leadership: reject puts from now on, and those that wait."""
         if self.led_term is not None and self.store is not None:
             self.store.stand_down()
 
     @property
     def tables_where(self) -> int:
-        """Physical offset (bytes): topics of all that stands before it are in this broker's table."""
+        """Physical offset (bytes): the topics of all messages below it are in this broker's table."""
         copied_where = -1 if self._follower is None else self._follower.sync.complete_where
         return max(self._tables_where, self._led_where, copied_where)
 
     def restore_topics(self, context: "BrokerContext") -> None:
-        """As a new leader: have the topics whose messages have come, but not the table that knows them."""
+        """As a new leader: create the topics whose messages were replicated before the table was copied."""
         if self.led_term is None:
             return
-        # The same again where the broker's port was taken and another one starts in its place.
+        # Repeated when the port was taken and another broker is started instead.
         restore_topics(context, self._tables_where)
         self._led_where = context.store.confirmed_where
 
@@ -131,14 +131,16 @@ class Membership:
         tables: BrokerTables,
         client: RemotingClient,
         _now_ms: Callable[[], int],
-        told: ReplicationListener,
+        listener: ReplicationListener,
         _tls: TlsConfig | None = None,
     ) -> GroupLeader | GroupFollower:
-        """The side of the role; arguments as `replication_of` takes them."""
+        """Create the side of the role; takes the arguments of `replication_of`."""
         if self.led_term is not None:
             return GroupLeader(store, self.takes_appends)
-        member = self._member
         self._follower = GroupFollower(
-            ha, store, tables, client, told.master_changed, told.ask_again, lambda: member.node.state.term
+            ha, store, tables, client, listener.master_changed, listener.find_master, self._term
         )
         return self._follower
+
+    def _term(self) -> int:
+        return self._member.node.state.term

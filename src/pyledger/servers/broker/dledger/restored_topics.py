@@ -1,8 +1,8 @@
-"""Topics that a new master makes, or gives more queues, as its log calls for them.
+"""Topics and queues that a new master creates because its log has messages of them.
 
-The last master may have made a topic just before it went: its messages have come, but not the table that
-knows it. Messages that stood in the log before the table was last copied show nothing: a topic of theirs that
-is missing was deleted.
+The last master may have created a topic just before it failed: its messages were replicated, but the table
+with the topic was not copied. Messages from before the last copy restore nothing: if their topic is missing,
+it was deleted.
 """
 
 from typing import TYPE_CHECKING
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 def restore_topics(context: "BrokerContext", copied_where: int) -> None:
-    """Let a new master have the topics and queues that its log shows, now and as it delivers what waits.
+    """Create the topics and queues of messages in a new master's log, now and as it delivers delayed ones.
 
     Args:
-        context: The master's, not serving yet.
-        copied_where: Physical offset (bytes): topics of all that stands before it are in its table.
+        context: The context of the master, which does not serve yet.
+        copied_where: Physical offset (bytes): the topics of all messages below it are in its table.
     """
     restored = RestoredTopics(context, copied_where)
-    restored.take_stock()
+    restored.add_queues()
     context.puts.leave = restored.leave
 
 
 class RestoredTopics:
-    """What the messages of the last master show of its topics; arguments as `restore_topics` takes them."""
+    """Restores queues from messages of the last master; takes the arguments of `restore_topics`."""
 
     def __init__(self, context: "BrokerContext", copied_where: int) -> None:
         self._context, self._topics = context, context.tables.topics
         self._shown = range(copied_where, context.store.confirmed_where)
 
-    def take_stock(self) -> None:
-        """Have the queues that hold messages."""
+    def add_queues(self) -> None:
+        """Create the missing queues that have messages."""
         store = self._context.store
         for (topic, queue_id), held in store.queues().items():
             if held.max_offset > held.min_offset and self._topics.lacks_queue(topic, queue_id):
@@ -42,8 +42,8 @@ class RestoredTopics:
                     self._topics.add_queue(topic, queue_id, self._context.now_ms())
 
     def leave(self, physical_offset: int, meant_for: Destination) -> None:
-        """Have the queue for which is meant what has waited at a physical offset (bytes) of the log."""
-        lacks = self._topics.lacks_queue(meant_for.topic, meant_for.queue_id)
-        if lacks and physical_offset in self._shown:
+        """Create the missing destination of a delayed message at a physical offset (bytes) of the log."""
+        missing = self._topics.lacks_queue(meant_for.topic, meant_for.queue_id)
+        if missing and physical_offset in self._shown:
             self._topics.add_queue(meant_for.topic, meant_for.queue_id, self._context.now_ms())
             self._context.tables_changed()

@@ -1,9 +1,10 @@
-"""Whether another broker is the master of the same name: two masters make two logs.
+"""Finds another master of the same broker name: two masters would write two different logs.
 
-Who is promoted raises the state version of its topics. Name servers since 5.0 take no report of a master with
-a lower one while the later one is alive, and an old master that comes back finds here that it is outranked.
+A promoted broker raises the state version of its topics. Name servers since 5.0 reject the registration of a
+master with a lower version while the later one is alive. An old master that starts again finds here that it
+is outranked.
 
-Differs: upstream has no such check; the last report of a master counts, and both take messages.
+Differs: upstream has no such check; the last registration of a master counts, and both take messages.
 
 Source: RocketMQ namesrv/.../RouteInfoManager.java (registerBroker).
 """
@@ -28,19 +29,19 @@ class OtherMaster(NamedTuple):
 
     address: str
     state_version: int
-    """Of its topics; the later master's is higher. 0 where it does not say."""
+    """State version of its topics, higher at the later master; 0 where it is not reported."""
 
 
 async def find_other_master(
     client: RemotingClient, name_servers: Iterable[str], name: str, own: str
 ) -> OtherMaster | None:
-    """The broker, other than that at `own`, that name servers know as master of a name, if it answers.
+    """Return the broker, not at `own`, that name servers know as the master of a name, if it answers.
 
     Args:
-        client: Asks.
+        client: Sends the requests.
         name_servers: `host:port` of each.
-        name: The broker's.
-        own: `host:port` of who asks.
+        name: The broker's name.
+        own: `host:port` of the caller.
     """
     for name_server in name_servers:
         found = await answered(client, name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -57,19 +58,19 @@ async def find_other_master(
 
 
 async def is_master(client: RemotingClient, address: str, name: str) -> bool:
-    """Whether a broker answers that says of itself that it is the master of a name, or does not say."""
+    """Return whether the broker at an address answers, and does not report another name or role."""
     found = await answered(client, address, RequestCode.GET_BROKER_CONFIG)
     if found is None:
         return False
     try:
-        said = properties.parse(found.decode())
+        settings = properties.parse(found.decode())
     except (ConfigError, UnicodeDecodeError):
         return True
-    return said.get("brokerName", name) == name and said.get("brokerId", "0") == "0"
+    return settings.get("brokerName", name) == name and settings.get("brokerId", "0") == "0"
 
 
 async def state_version(client: RemotingClient, address: str) -> int:
-    """That of a broker's topics; 0 where it does not say."""
+    """Return the state version of a broker's topics; 0 where it is not reported."""
     found = await answered(client, address, RequestCode.GET_ALL_TOPIC_CONFIG)
     try:
         return TopicConfigTable.decode(found).data_version.state_version if found else 0
@@ -78,7 +79,7 @@ async def state_version(client: RemotingClient, address: str) -> int:
 
 
 async def answered(client: RemotingClient, address: str, code: RequestCode) -> bytes | None:
-    """What somebody answers to a request without arguments; empty: a refusal, None: nobody answers."""
+    """Return the body of the response to a request without fields; empty: rejected, None: no response."""
     try:
         answer = await client.call(address, RemotingCommand.request(code), TIMEOUT_MS)
     except (RemotingError, WireError, ValueError):

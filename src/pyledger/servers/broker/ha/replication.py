@@ -1,4 +1,4 @@
-"""What a broker is to others of its name: a master that serves slaves, or a slave that follows a master.
+"""The role of a broker in its replica set: a master that serves slaves, or a slave that follows a master.
 
 Source: RocketMQ broker/.../BrokerController.java; store/.../ha/DefaultHAService.java.
 """
@@ -34,31 +34,31 @@ log = logger("ha")
 
 TIMEOUT_MS = 3_000
 LOOPBACK = "127.0.0.1", "::1"
-ASK_PAUSE_MS = 1_000
-"""Pause between two questions to the name servers for slaves: any connection can make this broker ask."""
+SEARCH_PAUSE_MS = 1_000
+"""Pause between two searches for slaves at the name servers: any connection can cause one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationListener:
-    """What a broker is told, and asked."""
+    """Callbacks from replication to the broker."""
 
-    ask_again: Callable[[], Awaitable[object]]
-    """Asks the name servers who is master; what they say comes to `learn_master`."""
+    find_master: Callable[[], Awaitable[object]]
+    """Query the name servers for the master; `learn_master` gets the result."""
     grown: Callable[[], None]
     """A slave's log has grown."""
     master_changed: Callable[[bool], None]
-    """Whether a slave has a master, when that changes."""
+    """A slave has gained (True) or lost (False) its master."""
     diverged: Callable[[int], None]
-    """Behind this physical offset (bytes) a slave's log is not the master's."""
+    """From this physical offset (bytes) on, a slave's log differs from the master's."""
     outranked: Callable[[], None]
-    """Another broker has become master in this one's place."""
+    """Another broker was promoted to master."""
 
 
 class MasterReplication:
-    """The master's side: slaves, and who waits for them."""
+    """The master's side: serves slaves, and completes the puts that wait for them."""
 
     late_status = "FLUSH_DISK_TIMEOUT"
-    """What became of a put that is not durable in time."""
+    """Status of a put that is not durable in time."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class MasterReplication:
         outranked: Callable[[], None],
         tls: TlsConfig | None,
     ) -> None:
-        """Take what slaves get.
+        """Create the master's side; it serves slaves once it is started.
 
         Args:
-            config: The broker's name, and its name servers.
-            ha: The rules.
-            store: Whose log slaves get.
-            tables: What the broker knows beside it.
+            config: The broker's name and its name servers.
+            ha: The settings of replication.
+            store: The store whose log slaves copy.
+            tables: The broker's tables.
             client: Calls the name servers.
-            now_ms: A clock that never goes back.
-            outranked: Called when another broker has become master in this one's place.
-            tls: Of the broker's ports; None: they speak none.
+            now_ms: A monotonic clock.
+            outranked: Called when another broker was promoted to master.
+            tls: Certificates of the broker's ports; None: no TLS.
         """
         self._config, self._role = config, ROLES[ha.role]
         self._client = client
@@ -93,8 +93,8 @@ class MasterReplication:
         self._watch: asyncio.Task[None] | None = None
         self._registered: set[str] = set()
         self._now_ms = now_ms
-        self._asking: asyncio.Task[None] | None = None
-        self._ask_from_ms = 0
+        self._search: asyncio.Task[None] | None = None
+        self._search_from_ms = 0
         self.service = HaService(store, ha, now_ms, self.knows, access_control=bool(config.acl_path), tls=tls)
 
     async def start(self, host: str, port: int, address: str) -> int:
@@ -102,7 +102,7 @@ class MasterReplication:
 
         Args:
             host: Where to listen.
-            port: The same; 0 takes a free one.
+            port: The port to listen on; 0 takes a free one.
             address: `host:port` that clients use.
 
         Returns:
@@ -116,13 +116,13 @@ class MasterReplication:
         other = await self._other_master()
         if other is not None and not self._outranks(other):
             raise AnotherMasterError(self._config.name, other.address)
-        self._watch = asyncio.get_running_loop().create_task(self._look_out())
+        self._watch = asyncio.get_running_loop().create_task(self._check_periodically())
         await self.service.start(host, port)
         return self.service.port
 
     async def close(self) -> None:
-        """Let slaves go; who waits for them waits no more."""
-        for task in (self._watch, self._asking):
+        """Close the connections of slaves and complete the puts that wait for them."""
+        for task in (self._watch, self._search):
             if task is not None:
                 task.cancel()
         await self.service.close()
@@ -136,17 +136,17 @@ class MasterReplication:
         """Whether this broker was made master after another one."""
         return self._tables.topics.version.state_version > other.state_version
 
-    async def _look_out(self) -> None:
+    async def _check_periodically(self) -> None:
         while not self._is_outranked:
             await asyncio.sleep(self._config.register_interval_ms / 1000)
             await self.check_rank()
 
     async def check_rank(self) -> None:
-        """Stand down when another broker was made master, as far as name servers tell."""
+        """Stop serving when the name servers know a broker that was promoted later."""
         other = await self._other_master()
         if other is None or self._is_outranked:
             return
-        # Equal versions: nobody was promoted, and who of the two is right cannot be told from here.
+        # Equal versions: neither was promoted, so neither is known to be the right one.
         later = other.state_version > self._tables.topics.version.state_version
         event(log, logging.ERROR, "another master is alive", address=other.address, stands_down=later)
         if later:
@@ -167,29 +167,26 @@ class MasterReplication:
         self.service.poll_reports()
 
     def wait(self, end_offset: int, answer: Callable[[str], None]) -> str | None:
-        """How the wait for slaves ended that shall have all below a physical offset (bytes).
-
-        None: `answer` will be told.
-        """
+        """Return the status once slaves have all below a physical offset (bytes); None: `answer` gets it."""
         return self.service.wait(end_offset, answer)
 
     def learn_master(self, _address: str, _ha_address: str) -> None:
-        """A master follows nobody."""
+        """Do nothing: a master follows no broker."""
 
     async def knows(self, host: str) -> bool:
         """Whether an address is this machine's, or that of a registered slave."""
         if host in LOOPBACK or host in self._registered:
             return True
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask_for_slaves())
-        await asyncio.wait([self._asking])  # one question for all that wait
+        if self._search is None:
+            self._search = asyncio.get_running_loop().create_task(self._find_slaves())
+        await asyncio.wait([self._search])  # all callers share one search
         return host in self._registered
 
-    async def _ask_for_slaves(self) -> None:
-        """Learn from the name servers which addresses slaves of this broker have."""
+    async def _find_slaves(self) -> None:
+        """Fetch the addresses of this broker's slaves from the name servers."""
         client, name = self._client, self._config.name
         try:
-            await asyncio.sleep((self._ask_from_ms - self._now_ms()) / 1000)
+            await asyncio.sleep((self._search_from_ms - self._now_ms()) / 1000)
             for address in parse_addresses(self._config.name_servers):
                 command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
                 try:
@@ -202,11 +199,11 @@ class MasterReplication:
                 except (RemotingError, WireError, ValueError):
                     continue
         finally:
-            self._asking = None
-            self._ask_from_ms = self._now_ms() + ASK_PAUSE_MS
+            self._search = None
+            self._search_from_ms = self._now_ms() + SEARCH_PAUSE_MS
 
     def status(self) -> HaStatus:
-        """To 907."""
+        """Return the body of the response to 907."""
         end = self._store.max_offset
         slaves = self.service.slaves()
         return HaStatus(
@@ -228,10 +225,10 @@ class MasterReplication:
 
 
 class SlaveReplication(SlaveBroker):
-    """The slave's side: it follows a master and takes nothing from clients."""
+    """The slave's side: follows a master and takes no puts from clients."""
 
     late_status = "FLUSH_DISK_TIMEOUT"
-    """What became of a put that is not durable in time."""
+    """Status of a put that is not durable in time."""
 
     def __init__(
         self,
@@ -240,44 +237,44 @@ class SlaveReplication(SlaveBroker):
         tables: BrokerTables,
         client: RemotingClient,
         now_ms: Callable[[], int],
-        told: ReplicationListener,
+        listener: ReplicationListener,
         tls: TlsConfig | None,
     ) -> None:
-        """Take what comes from the master.
+        """Create the slave's side; it follows the master once it is started.
 
         Args:
-            ha: The rules.
-            store: Takes the log.
-            tables: Become copies of the master's.
+            ha: The settings of replication.
+            store: The store that the log is copied to.
+            tables: The tables that become copies of the master's.
             client: Calls the master.
-            now_ms: A clock that never goes back.
-            told: The broker.
-            tls: Of the broker's own requests; None: they travel in plain text.
+            now_ms: A monotonic clock.
+            listener: The broker's callbacks.
+            tls: Certificates of the broker's own requests; None: they are sent in plain text.
         """
         super().__init__(ha, store, tables, client)
         self._ha = ha
-        self._told = told
+        self._listener = listener
         self._client = client
         self.ha_client = HaClient(
-            store, ha, now_ms, learn=told.ask_again, agree=self._agree, grown=told.grown, tls=tls
+            store, ha, now_ms, learn=listener.find_master, agree=self._agree, grown=listener.grown, tls=tls
         )
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start following the master."""
         self.ha_client.start()
         super().start()
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         await super().close()
         await self.ha_client.close()
 
     def learn_master(self, address: str, ha_address: str) -> None:
-        """What the name servers say; empty when they know of no master."""
+        """Take the master's addresses from the name servers; empty when they know none."""
         alive = bool(address)
         if alive != bool(self.master_address):
             event(log, logging.INFO, "master is there" if alive else "master is gone", master=address)
-            self._told.master_changed(alive)
+            self._listener.master_changed(alive)
         if alive:
             self.sync.meet(address)
         self.master_address = address
@@ -285,11 +282,11 @@ class SlaveReplication(SlaveBroker):
             self.ha_client.follow(ha_address)
 
     async def _agree(self) -> str:
-        """Why this log and the master's cannot go on together; empty: they can."""
+        """Return why this log cannot continue the master's; empty: it can."""
         replica, master = self.ha_client.replica, self.master_address
         if master:
-            await self.sync.ask_master_end()
-            await self.sync.ask_master_role()
+            await self.sync.fetch_master_end()
+            await self.sync.fetch_master_role()
         last = await asyncio.to_thread(replica.last_record_offset)
         if last < 0:
             return ""
@@ -307,28 +304,28 @@ class SlaveReplication(SlaveBroker):
             return f"nothing in the last files of this log is in that of {master}: empty the slave"
         end = search.last_common + self._store.message_at(search.last_common).store_size
         event(log, logging.ERROR, "the log is not the master's", master=master, from_offset=end)
-        self._told.diverged(end)
-        return f"this log and that of {master} part at {end}"
+        self._listener.diverged(end)
+        return f"this log and that of {master} differ from {end} on"
 
     async def _is_same(self, master: str, offset: int) -> bool:
         """Whether the master has the same record at a physical offset (bytes).
 
         Raises:
-            RemotingError: it cannot be asked.
-            BrokerError: it refuses to say.
+            RemotingError: the request failed.
+            BrokerError: the master rejects the request.
         """
         command = RemotingCommand.request(
             RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
         )
         answer = await self._client.call(master, command, TIMEOUT_MS)
         if answer.code == ResponseCode.SYSTEM_ERROR:
-            return False  # nothing stands there
+            return False  # no record starts there
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, master)
         return answer.body == self._store.message_at(offset).record_view
 
     def status(self) -> HaStatus:
-        """To 907."""
+        """Return the body of the response to 907."""
         link, end = self.ha_client.connection, self._store.max_offset
         heard = max(self.ha_client.master_end, self.sync.master_end)
         return HaStatus(
@@ -348,7 +345,7 @@ class SlaveReplication(SlaveBroker):
         )
 
     def _missing_bytes(self) -> int:
-        """What the master has before this log begins, as far as it was heard of."""
+        """Bytes that the master has before the start of this log, as far as the master has reported."""
         start = self.sync.master_start
         own = self._store.min_offset if self._store.max_offset else self.sync.master_end
         return max(0, own - start) if start >= 0 else 0
@@ -364,10 +361,10 @@ def replication_of(
     tables: BrokerTables,
     client: RemotingClient,
     now_ms: Callable[[], int],
-    told: ReplicationListener,
+    listener: ReplicationListener,
     tls: TlsConfig | None = None,
 ) -> Replication:
-    """The side that a broker's role asks for."""
+    """Create the side that the broker's role requires."""
     if ha.role == SLAVE:
-        return SlaveReplication(ha, store, tables, client, now_ms, told, tls)
-    return MasterReplication(config, ha, store, tables, client, now_ms, told.outranked, tls)
+        return SlaveReplication(ha, store, tables, client, now_ms, listener, tls)
+    return MasterReplication(config, ha, store, tables, client, now_ms, listener.outranked, tls)

@@ -1,4 +1,4 @@
-"""What every broker that follows another one does: it takes no puts, and copies tables."""
+"""What every broker that follows another one has in common: it takes no puts, and copies tables."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
 
 
 class SlaveBroker:
-    """A slave, but for what its log comes from."""
+    """A slave, except for how it gets its log."""
 
     def __init__(
         self,
@@ -23,14 +23,14 @@ class SlaveBroker:
         client: RemotingClient,
         term: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Take what comes from the master.
+        """Copy nothing yet.
 
         Args:
-            ha: Intervals of the copies.
-            store: The slave's.
-            tables: Become copies of the master's.
+            ha: The intervals of the copies.
+            store: The slave's store.
+            tables: The tables that become copies of the master's.
             client: Calls the master.
-            term: Of its group, where it is in one.
+            term: Returns the term of its group, if any.
         """
         self.master_address = ""
         """`host:port` of the master for requests; empty while no name server knows one."""
@@ -47,25 +47,25 @@ class SlaveBroker:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to copy tables."""
+        """Start copying tables."""
         self._task = asyncio.get_running_loop().create_task(self.sync.run())
 
     async def close(self) -> None:
-        """Copy no more."""
+        """Stop copying."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def rejection(self) -> str | None:
-        """A slave takes no puts: its log is its master's."""
+        """Reject all puts: the log of a slave is its master's."""
         return SERVICE_NOT_AVAILABLE
 
     def appended(self) -> None:
-        """Nothing follows a slave."""
+        """Do nothing: no broker follows a slave."""
 
     def poll_reports(self) -> None:
-        """No broker reports to a slave."""
+        """Do nothing: no broker reports to a slave."""
 
     def wait(self, _end_offset: int, _answer: Callable[[str], None]) -> str | None:
-        """Nothing is put here, so no physical offset (bytes) is waited for."""
+        """Reject: no message is put here."""
         return SERVICE_NOT_AVAILABLE

@@ -1,15 +1,15 @@
 """A slave's copies of its master's tables: topics, groups, offsets of consumers and of delayed messages.
 
-A copy is taken 10 s after the start and then every minute, and written as the broker's own tables are. A
-table of topics or groups is replaced when its version differs from the copy's. How far delayed and timer
-messages are delivered is asked every 3 s.
+The first copy is taken 10 s after the start, then one every minute; it is written like the broker's own
+tables. Topics and groups are replaced when the data version differs. The progress of delayed and timer
+messages is copied every 3 s.
 
-Differs: an offset of a consumer goes back only where the master's own went back since the last copy, so that
-what a consumer commits at the slave while the master is away is kept; and it goes no further than the slave's
-queue, where that has any message: a broker that starts as master bounds the others. Offsets, and what was
-delivered, count once this log has all that the master's had by then. Else a slave that takes over would
-believe of messages which died with the master that they were delivered or consumed, and so of those that take
-their places; and of popped ones, whose records died, that they are noted.
+Differs: a consumer offset decreases only where the master's own has decreased since the last copy, so that
+offsets committed at the slave while the master is down are kept. It never passes the end of the slave's
+queue, if that has messages; a broker that starts as a master bounds the others. Consumer offsets and delivery
+progress take effect only when this log has everything that the master's log had at the time of the copy.
+Otherwise a slave that is promoted would skip messages: it would treat those that were lost with the master,
+and those that later get the same offsets, as delivered or consumed, or as popped with a checkpoint.
 
 Source: RocketMQ broker/.../SlaveSynchronize.java.
 """
@@ -44,26 +44,26 @@ log = logger("ha")
 B = TypeVar("B", bound=Body)
 TIMEOUT_MS = 3_000
 CATCH_UP_MS = 100
-"""Pause while the log has not come to where the master's was."""
+"""Pause while the log is shorter than the master's was at the copy."""
 SEPARATOR = "@"
 LOG_START, LOG_END = "commitLogMinOffset", "commitLogMaxOffset"
 UNKNOWN = -1
 
 
 class Progress(NamedTuple):
-    """How far a master, and its consumers, had come."""
+    """How far deliveries and consumers of a master had got."""
 
     master: Hashable
-    """Whose it is."""
+    """The master's address, and its term."""
     end_offset: int
-    """Physical offset (bytes) before which stands all that this speaks of."""
+    """Physical offset (bytes): all messages that this covers are below it."""
     offsets: ConsumerOffsetTable | None
     delays: DelayOffsetTable | None
     timers: TimerProgress | None
 
 
 class SlaveSynchronize:
-    """Copies the tables of a master from `run`'s begin to its end."""
+    """Copies the tables of a master while `run` runs."""
 
     def __init__(
         self,
@@ -75,21 +75,21 @@ class SlaveSynchronize:
         queue_end: Callable[[str, int], int],
         term: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Take where copies go and come from.
+        """Copy nothing yet.
 
         Args:
-            tables: The slave's.
-            config: Intervals.
+            tables: The slave's tables.
+            config: The intervals.
             client: Calls the master.
-            master: Its `host:port` for requests; empty while it is not known.
-            end_offset: Physical offset (bytes) where the slave's log ends.
-            queue_end: Offset (units) where a queue of the slave's ends, by topic and queue.
-            term: Of its group, where it is in one: what a master of an earlier one had done may be undone.
+            master: Returns `host:port` of the master for requests; empty while it is not known.
+            end_offset: Returns the physical offset (bytes) at which the slave's log ends.
+            queue_end: Returns the offset (units) at which a queue of the slave ends, by topic and queue.
+            term: Returns the term of its group, if any: progress of an earlier term may be undone.
         """
         self.count = 0
         """Copies that were complete."""
         self.complete_where = -1
-        """Physical offset (bytes): topics of all that stands before it are known here."""
+        """Physical offset (bytes): the topics of all messages below it are known here."""
         self._tables = tables
         self._config = config
         self._client = client
@@ -99,41 +99,41 @@ class SlaveSynchronize:
         self._term = term
         self._problem = ""
         self._progress: Progress | None = None
-        """Is to count when the log has come that far."""
+        """Takes effect when the log has reached its end offset."""
         self._wants_offsets = False
-        # The master's offsets at the last copy: where they have gone back since, so do the slave's.
+        # The master's offsets at the last copy: where they have decreased since, the slave's do, too.
         self._seen: dict[tuple[str, int], int] = {}
         self.master_end = UNKNOWN
-        """Physical offset (bytes) where the master's log ended when it was last asked; -1: it was not."""
+        """Physical offset (bytes) of the end of the master's log at the last request; -1: not known."""
         self.master_start = UNKNOWN
-        """The same of where it began."""
+        """Physical offset (bytes) of its start; -1: not known."""
         self.master_role = ""
-        """Upstream's word for what the master was when it was last asked; empty: it has not said."""
+        """Upstream's name of the master's role at the last request; empty: not known."""
         self._met = ""
 
     def meet(self, master: str) -> None:
-        """The name servers say who is master, `host:port`; how far another one was says nothing."""
+        """Take the master, `host:port`, from the name servers; forget what another one reported."""
         if master != self._met:
             self._met, self.master_start, self.master_end = master, UNKNOWN, UNKNOWN
             self.master_role = ""
 
-    async def ask_master_end(self) -> int:
-        """Where the master's log ends, a physical offset (bytes), or did when it last said; -1: it never has.
+    async def fetch_master_end(self) -> int:
+        """Return the physical offset (bytes) of the end of the master's log, as last reported; -1: never.
 
         Raises:
-            PyLedgerError: it cannot be asked.
+            PyLedgerError: the request failed.
         """
-        runtime = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
+        runtime = await self._fetch(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
         if runtime is not None:
             self.master_start = offset_in(runtime, LOG_START)
             self.master_end = offset_in(runtime, LOG_END)
         return self.master_end
 
-    async def ask_master_role(self) -> None:
-        """Whether sends wait for slaves at the master: who takes its place goes on so.
+    async def fetch_master_role(self) -> None:
+        """Fetch whether sends wait for slaves at the master: a promoted slave keeps that role.
 
         Raises:
-            RemotingError: it cannot be asked.
+            RemotingError: the request failed.
         """
         with contextlib.suppress(BrokerError, ConfigError):
             answer = await self._answer(RequestCode.GET_BROKER_CONFIG)
@@ -141,14 +141,14 @@ class SlaveSynchronize:
             self.master_role = properties.parse(text).get("brokerRole", "")
 
     async def run(self) -> None:
-        """Copy again and again."""
+        """Copy at the configured intervals."""
         config = self._config
         await asyncio.sleep(config.sync_first_ms / 1000)
-        turns, turn = max(1, config.sync_interval_ms // config.sync_delays_interval_ms), 0
+        full_every, number = max(1, config.sync_interval_ms // config.sync_delays_interval_ms), 0
         while True:
             if self._master():
-                await self.copy(deliveries_only=turn % turns > 0)
-                turn += 1
+                await self.copy(deliveries_only=number % full_every > 0)
+                number += 1
             left_ms = min(config.sync_interval_ms, config.sync_delays_interval_ms)
             while left_ms > 0:
                 step_ms = left_ms if self._progress is None else min(left_ms, CATCH_UP_MS)
@@ -157,11 +157,11 @@ class SlaveSynchronize:
                 self._adopt_progress()
 
     async def copy(self, *, deliveries_only: bool = False) -> bool:
-        """Copy everything once, or how far messages are delivered; whether all of it could be."""
+        """Copy everything once, or delivery progress only; return whether all of it was copied."""
         problem, end_offset = "", self._end_offset()
         tables = () if deliveries_only else (self._topics, self._groups, self._modes)
         self._wants_offsets |= not deliveries_only
-        for one in (*tables, self._come_so_far):
+        for one in (*tables, self._deliveries):
             try:
                 await one()
             except PyLedgerError as failure:
@@ -178,8 +178,8 @@ class SlaveSynchronize:
     def _epoch(self) -> Hashable:
         return self._master(), self._term()
 
-    async def _ask(self, code: RequestCode, kind: type[B]) -> B | None:
-        """A table of the master; None where it has none, or does not know the request."""
+    async def _fetch(self, code: RequestCode, kind: type[B]) -> B | None:
+        """Return a table of the master; None where it has none, or does not know the request."""
         answer = await self._answer(code)
         return None if answer is None else kind.decode(answer.body)
 
@@ -187,19 +187,19 @@ class SlaveSynchronize:
         answer = await self._client.call(self._master(), RemotingCommand.request(code), TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS:
             return answer
-        # Upstream says so of an empty table, and 4.x does not know all of them.
+        # Upstream answers SYSTEM_ERROR for an empty table; 4.x does not know all of them.
         if answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
             return None
         raise BrokerError(answer.code, answer.remark, self._master())
 
     async def _topics(self) -> None:
-        found = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        found = await self._fetch(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
         topics = self._tables.topics
         if found is not None and found.data_version != topics.version:
             topics.adopt(found.topic_config_table, found.data_version)
 
     async def _groups(self) -> None:
-        found = await self._ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
+        found = await self._fetch(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable)
         groups = self._tables.groups
         if found is not None and found.data_version != groups.version:
             groups.adopt(found.subscription_group_table, found.forbidden_table, found.data_version)
@@ -211,7 +211,7 @@ class SlaveSynchronize:
             if not separator:
                 continue
             for queue_id, at_master in queues.items():
-                # A log that begins behind its master's may lack all of a queue: its end is not known then.
+                # A log that starts after its master's may have no unit of a queue: its end is not known then.
                 offset = min(at_master, self._queue_end(topic, queue_id) or at_master)
                 seen = self._seen.get((key, queue_id))
                 self._seen[key, queue_id] = offset
@@ -219,12 +219,12 @@ class SlaveSynchronize:
                 offsets.adopt(group, topic, queue_id, merged_offset(own, seen, offset))
         offsets.version = found.data_version
 
-    async def _come_so_far(self) -> None:
-        """Offsets, where they are wanted, and how far delayed and timer messages are delivered."""
+    async def _deliveries(self) -> None:
+        """Copy the progress of delayed and timer messages, and consumer offsets where they are wanted."""
         if self._progress is None or self._progress.master != self._epoch():
-            self._progress = await self._ask_progress()
+            self._progress = await self._fetch_progress()
         else:
-            await self.ask_master_end()
+            await self.fetch_master_end()
         self._adopt_progress()
 
     def _adopt_progress(self) -> None:
@@ -240,16 +240,16 @@ class SlaveSynchronize:
         if found.timers is not None:
             self._tables.timers.adopt(found.timers)
 
-    async def _ask_progress(self) -> Progress | None:
+    async def _fetch_progress(self) -> Progress | None:
         self._progress = None
         epoch = self._epoch()
         offsets = None
         if self._wants_offsets:
-            offsets = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
-        delays = await self._ask(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+            offsets = await self._fetch(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
+        delays = await self._fetch(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         timers = await self._answer(RequestCode.GET_TIMER_CHECK_POINT)
-        # Asked after the others: what they speak of stands before this end.
-        end_offset = await self.ask_master_end()
+        # Fetched last: all that the others cover is below this end.
+        end_offset = await self.fetch_master_end()
         if epoch != self._epoch():
             return None
         return Progress(
@@ -261,19 +261,19 @@ class SlaveSynchronize:
         )
 
     async def _modes(self) -> None:
-        found = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
+        found = await self._fetch(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModes)
         if found is not None:
             self._tables.modes.adopt(modes_of(found))
 
 
 def offset_in(runtime: KVTable, name: str) -> int:
-    """A physical offset (bytes) of what a master tells of itself; -1 where that is none."""
+    """Return a physical offset (bytes) of a master's runtime info; -1 where it is missing or malformed."""
     text = runtime.table.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() else UNKNOWN
 
 
 def modes_of(found: MessageRequestModes) -> Mapping[tuple[str, str], GroupMode]:
-    """Modes by topic and group."""
+    """Return the modes by topic and group."""
     return {
         (topic, group): GroupMode(RequestMode(one.mode.value), one.pop_share_queue_num)
         for topic, groups in found.message_request_mode_map.items()

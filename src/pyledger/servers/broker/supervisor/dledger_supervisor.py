@@ -1,7 +1,7 @@
-"""A broker that is a member of a DLedger group, and what it becomes as the group's leader changes.
+"""Runs a member of a DLedger group with a broker, and restarts the broker when the leader changes.
 
-The member keeps the log and runs from start to end; the broker around it is a master while the member leads,
-and a slave otherwise. A change of role closes the broker and starts another on the same port and log.
+The member keeps the log and runs all the time. The broker is a master while the member is the leader, and a
+slave otherwise. A change of role closes the broker and starts another on the same port and log.
 
 Source: RocketMQ broker/.../dledger/DLedgerRoleChangeHandler.java.
 """
@@ -41,7 +41,7 @@ def member_of(
     store: StoreConfig,
     net: NetConfig,
 ) -> DLedgerServer:
-    """The member that a broker's settings name; its log is in the store's folder."""
+    """Create the member that a broker's settings name; its log is in the store's folder."""
     return DLedgerServer(
         membership.group,
         membership.self_id,
@@ -61,17 +61,17 @@ def member_of(
 
 
 class DLedgerSupervisor:
-    """Runs a member, and a broker in the role that the member has."""
+    """Runs a member, and a broker in the member's role."""
 
     def __init__(
         self, make: Make, config: BrokerConfig, ha: HaConfig, member: DLedgerServer, slave_id: int
     ) -> None:
-        """A broker that is not started yet.
+        """Create the broker without starting it.
 
         Args:
-            make: Makes a broker from its settings, its role and its membership.
-            config: Its settings; the id follows from the role.
-            ha: Rules of a slave; the role is the member's.
+            make: Creates a broker from its settings, its role and its membership.
+            config: The broker's settings; the id follows from the role.
+            ha: The settings of a slave; the role is the member's.
             member: The member, not started.
             slave_id: The broker's id while another member leads.
         """
@@ -94,11 +94,11 @@ class DLedgerSupervisor:
 
     @property
     def ended(self) -> asyncio.Event | None:
-        """Set when the member, or its broker, cannot go on."""
+        """Set when the member, or its broker, cannot continue."""
         return self.member.ended
 
     async def start(self) -> None:
-        """Join the group, and serve as a slave until it is known who leads; raises as `Broker.start` does."""
+        """Join the group, and serve as a slave until the leader is known; raises as `Broker.start` does."""
         await self.member.start()
         try:
             await self.broker.start()
@@ -114,7 +114,7 @@ class DLedgerSupervisor:
         self._changed.set()
         self.membership.stand_down()
         if self._following is not None:
-            # A change that is under way comes to its end: else its store would stay open.
+            # Let a change in progress finish: otherwise its store would stay open.
             await asyncio.gather(self._following, return_exceptions=True)
         self.membership.stand_down()
         await self.broker.close()
@@ -136,24 +136,24 @@ class DLedgerSupervisor:
         broker.before_serving = self.membership.restore_topics
         return broker
 
-    # --- what the member tells
+    # --- callbacks of the member
 
     def _role_changed(self, change: RoleChange) -> None:
         self._led_term = change.term if change.role is Role.LEADER else None
         if self._led_term is None:
-            # At once: what is committed from now on may stand where this leader's own entries stood.
+            # At once: entries that are committed from now on may replace this leader's own.
             self.membership.stand_down()
         self._changed.set()
 
     def _committed(self, _index: int) -> None:
         self.membership.committed()
         if self.membership.led_term is None and self.broker.context is not None:
-            self.broker.context.held.look_soon()
+            self.broker.context.held.poll_soon()
 
-    # --- what follows
+    # --- changes of the role
 
     async def _follow(self) -> None:
-        """Give the broker the role that the member has, again and again."""
+        """Restart the broker whenever the member's role has changed."""
         serves = True
         while True:
             await self._changed.wait()
@@ -168,8 +168,8 @@ class DLedgerSupervisor:
             except Exception:
                 serves = False
                 if self._changed.is_set():
-                    continue  # the role changed meanwhile, and the broker shall have the new one
-                log.exception("the broker could not become what its member is")
+                    continue  # the role has changed meanwhile
+                log.exception("the broker could not take the role of its member")
                 if self.ended is not None:
                     self.ended.set()
                 return

@@ -1,7 +1,7 @@
-"""A broker that may become something else while it runs: in another role, or with the end of its log cut.
+"""Restarts a broker in place when its role changes or its log must be truncated.
 
-Either takes a closed store, so the broker is closed and another one is started in its place, on the same
-port. The role that an operator gave is kept in the store's folder, and counts more than the settings.
+Both require a closed store, so the broker is closed and another one is started on the same port. The role
+that an operator has set is stored in the store's folder and overrides the settings.
 
 Source: RocketMQ broker/.../BrokerController.java (changeToMaster, changeToSlave).
 """
@@ -31,39 +31,39 @@ log = logger("ha")
 ROLE_FILE = "brokerRole.json"
 CONFIG_FOLDER = "config"
 ANSWER_FIRST_S = 0.05
-"""The answer to who asked for the change goes out before."""
+"""The response to the request for the change is sent before."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """What a broker shall become."""
+    """A change that requires a restart."""
 
     role: str | None = None
-    """Our word; None: as it is."""
+    """The new role, as in `HaConfig.role`; None: unchanged."""
     broker_id: int | None = None
-    cut_offset: int | None = None
-    """Physical offset (bytes) where the log shall end; None: as it is."""
+    end_offset: int | None = None
+    """Physical offset (bytes) at which to truncate the log; None: unchanged."""
 
 
 Make = Callable[[BrokerConfig, HaConfig], Broker]
 
 
 class HaSupervisor:
-    """Runs a broker, and another in its place when it has to change."""
+    """Runs a broker, and replaces it when its role or its log must change."""
 
     def __init__(self, make: Make, config: BrokerConfig, ha: HaConfig) -> None:
-        """A broker that is not started yet.
+        """Create the broker without starting it.
 
         Args:
-            make: Makes a broker from its settings and its role.
-            config: Its settings.
-            ha: Its role.
+            make: Creates a broker from its settings and its role.
+            config: The broker's settings.
+            ha: The broker's role.
         """
         self._make = make
         self._folder = Path(config.store_folder)
         self._config, self._ha = self._kept(config, ha)
         self._copied_where: int | None = None
-        """Physical offset (bytes) to which the slave that the broker was knew the topics."""
+        """Physical offset (bytes) up to which the broker, as a slave, knew the topics."""
         self._ports_are_free = not config.port
         self.broker = self._made()
         self._change: asyncio.Task[None] | None = None
@@ -89,9 +89,9 @@ class HaSupervisor:
     def _made(self) -> Broker:
         broker = self._make(self._config, self._ha)
         broker.ports_are_free = self._ports_are_free
-        broker.on_diverged = lambda end_offset: self.ask(BrokerChange(cut_offset=end_offset))
+        broker.on_diverged = lambda end_offset: self.change(BrokerChange(end_offset=end_offset))
         broker.before_serving = self._restore_topics
-        broker.change_role = lambda role, broker_id: self.ask(BrokerChange(role, broker_id))
+        broker.change_role = lambda role, broker_id: self.change(BrokerChange(role, broker_id))
         return broker
 
     def _restore_topics(self, context: BrokerContext) -> None:
@@ -102,21 +102,23 @@ class HaSupervisor:
         self.broker = self._made()
         return self.broker
 
-    def ask(self, change: BrokerChange) -> None:
-        """Change soon; a change that is under way is not disturbed."""
+    def change(self, change: BrokerChange) -> None:
+        """Start a change, unless one is in progress."""
         if self._change is None or self._change.done():
             self._change = asyncio.get_running_loop().create_task(self._become(change))
 
     async def _become(self, change: BrokerChange) -> None:
         await asyncio.sleep(ANSWER_FIRST_S)
-        event(log, logging.WARNING, "broker changes", role=change.role, cut_offset=change.cut_offset)
+        event(log, logging.WARNING, "broker changes", role=change.role, end_offset=change.end_offset)
         before = None if self.broker.context is None else self.broker.context.replication
         self._copied_where = before.sync.complete_where if isinstance(before, SlaveBroker) else None
         try:
             await self.broker.close()
-            if change.cut_offset is not None:
-                side = await asyncio.to_thread(cut_log, self._folder, change.cut_offset)
-                event(log, logging.WARNING, "log cut", offset=change.cut_offset, cut_bytes_are_in=side)
+            if change.end_offset is not None:
+                kept_in = await asyncio.to_thread(cut_log, self._folder, change.end_offset)
+                event(
+                    log, logging.WARNING, "log truncated", offset=change.end_offset, removed_bytes_in=kept_in
+                )
             if change.role is not None:
                 broker_id = self._config.broker_id if change.broker_id is None else change.broker_id
                 if self._ha.role == SLAVE != change.role:
@@ -126,13 +128,13 @@ class HaSupervisor:
                 await asyncio.to_thread(self._keep)
             await start_successor(self._succeed, lambda: not self._closing)
         except Exception:
-            log.exception("the broker could not become what it should")
+            log.exception("the broker could not be restarted")
             raise
 
-    # --- the role that an operator gave
+    # --- the role that an operator has set
 
     def _outrank(self) -> None:
-        """Name servers shall prefer this master to the one before."""
+        """Raise the state version of the topics, so that name servers prefer this master to the last one."""
         folder = self._folder / CONFIG_FOLDER
         found = TopicTable.read(folder)
         replace(found, version=found.version.of_new_master(SystemClock().now_ms())).write(folder)
@@ -150,7 +152,7 @@ class HaSupervisor:
             event(
                 log,
                 logging.WARNING,
-                "role as it was given last, not as in the settings",
+                "role was changed by an operator and differs from the settings",
                 role=kept.role,
                 file=str(self._folder / CONFIG_FOLDER / ROLE_FILE),
             )

@@ -1,4 +1,4 @@
-"""The broker that takes the place of another one, on the same port."""
+"""Starts a broker on the port of one that was closed."""
 
 import asyncio
 import logging
@@ -13,26 +13,26 @@ log = logger("broker")
 LISTEN_AGAIN_S = 0.5
 
 
-async def start_successor(make: Callable[[], Broker], goes_on: Callable[[], bool]) -> None:
-    """Start a broker where another one has listened.
+async def start_successor(make: Callable[[], Broker], is_wanted: Callable[[], bool]) -> None:
+    """Start a broker on the port of one that was closed.
 
-    While nobody listened there, the port may have been given to a connection of somebody else: then it is
-    waited for, as clients, slaves and name servers know the broker by it.
+    Meanwhile the system may have given the port to another connection. The broker waits for it, as clients,
+    slaves and name servers know the broker by this port.
 
     Args:
-        make: Makes the broker; called again for each attempt, as one that failed to start is closed.
-        goes_on: Whether the broker is still wanted.
+        make: Creates the broker; called for each attempt, as a broker that failed to start is closed.
+        is_wanted: Returns whether the broker is still wanted.
 
     Raises:
         ListenError: the port is taken, and the broker is not wanted any more.
-        StoreError, ConfigError: as `Broker.start`.
+        StoreError, ConfigError: as for `Broker.start`.
     """
     while True:
         try:
             await make().start()
             return
         except ListenError as error:
-            if not goes_on():
+            if not is_wanted():
                 raise
             event(log, logging.WARNING, "broker waits for its port", problem=str(error))
         await asyncio.sleep(LISTEN_AGAIN_S)
