@@ -83,7 +83,7 @@ def test_an_entry_that_an_index_names_in_vain_is_damage(tmp_path: Path) -> None:
     folder = unpack_bookie("interleaved-clean", tmp_path)
     log = folder / "ledgers/current/0.log"
     log.write_bytes(log.read_bytes()[:2000])
-    with pytest.raises(LedgerFileError, match="stands here"):
+    with pytest.raises(LedgerFileError, match="is not here"):
         list(BookieReader.open(folder).entries())
     assert {one.kind for one in BookieCheck(str(folder)).problems()} == {"bookie-log", "bookie-index"}
 

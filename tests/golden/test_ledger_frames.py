@@ -133,7 +133,7 @@ def test_lists_of_entries_are_read() -> None:
         if direction == "b2c" and meaning["protocol"] == version3.VERSION
         if isinstance(response := version3.decode_response(memoryview(data)), m.ListEntriesResponse)
     )
-    runs = [answer.runs for answer in answers if answer.runs]
+    runs = [answer.ranges for answer in answers if answer.ranges]
     assert runs
     assert all(run and run[0].start == 0 for run in runs)
 

@@ -89,7 +89,7 @@ def test_read_only_when_all_disks_are_full_and_back(
             recovery = {"recovery": True, "priority": PRIORITY_HIGH}
             assert (await peer.add(1, 2, **recovery)).status is Status.EOK, "there is room for recoveries"
             (large / "ballast").write_bytes(bytes(11 * MIB))  # below the threshold, not the low-water mark
-            while bookie.disks.room().free_bytes < 4 * MIB:
+            while bookie.disks.space().free_bytes < 4 * MIB:
                 await asyncio.sleep(LOOK_AGAIN_S)
             assert (await peer.add(1, 3)).status is Status.EREADONLY
             (large / "ballast").unlink()
@@ -116,7 +116,7 @@ def test_any_full_disk_where_that_is_wanted(tmp_path: Path, disks: tuple[Path, P
     asyncio.run(play())
 
 
-def test_what_finds_no_room_goes_to_another_disk(tmp_path: Path, disks: tuple[Path, Path]) -> None:
+def test_entries_move_to_another_disk_when_one_is_full(tmp_path: Path, disks: tuple[Path, Path]) -> None:
     """No threshold says that the small disk is full: writes to it fail."""
 
     async def play() -> None:
@@ -186,7 +186,7 @@ def test_what_found_no_room_is_not_lost(
             again = on(address, tmp_path, disks[:1], disk_check_interval_ms=86_400_000, **never)
             await again.start()
             await until_registered(cluster, read_only=True)
-            await all_read(again, count)  # those that found no room, from memory
+            await all_read(again, count)  # those that no disk has space for, from memory
             await again.close()
             subprocess.run(["mount", "-o", "remount,size=8m", str(disks[0])], check=True)
             again = on(address, tmp_path, disks[:1])
@@ -194,8 +194,8 @@ def test_what_found_no_room_is_not_lost(
             await until_registered(cluster, read_only=False)
             await all_read(again, count)
             await again.close()
-            said = caplog.text.count("alarm what=no room for entries")
-            assert 1 <= said <= 4, "not each time that it is tried"
+            alarms = caplog.text.count("alarm what=disk is full")
+            assert 1 <= alarms <= 4, "not each time that it is tried"
 
     asyncio.run(play())
 

@@ -95,7 +95,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
             assert (await peer.read(9, 0)).status is Status.ENOLEDGER
             assert (await peer.add(8, 4)).status is Status.EFENCED
             listed = await peer.ask(m.ListEntriesRequest, ledger_id=8)
-            assert listed.runs == (range(3, 4),)
+            assert listed.ranges == (range(3, 4),)
             await peer.close()
 
     asyncio.run(fill())
@@ -208,7 +208,7 @@ def test_a_long_empty_index_costs_what_it_holds(tmp_path: Path) -> None:
             assert (await peer.read(1, high)).status is Status.EOK
             assert (await peer.read(1, -1)).entry == entry_of(1, high)
             listed = await peer.ask(m.ListEntriesRequest, ledger_id=1)
-            assert listed.runs == (range(3, 4), range(high, high + 1))
+            assert listed.ranges == (range(3, 4), range(high, high + 1))
             await peer.close()
 
     asyncio.run(converse(fill=True))

@@ -14,7 +14,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.errors import ConfigError, StoreFullError, StoreIOError, StoreLockedError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, KeyRecord, LedgerAtBookie
 from pyledger.store.bookkeeper import disks as bookie_disks
-from pyledger.store.bookkeeper.disks import LedgerDisks, Room
+from pyledger.store.bookkeeper.disks import DiskSpace, LedgerDisks
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.store.bookkeeper.reader import BookieReader
 from pyledger.store.bookkeeper.store import BookieStore
@@ -117,8 +117,8 @@ def test_entry_logs_and_indexes_are_spread(tmp_path: Path) -> None:
 
 
 def test_a_full_folder_is_left_and_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms = dict.fromkeys(DISKS, Room(100, 50, 5))
-    monkeypatch.setattr(bookie_disks, "room_of", lambda folder: rooms[Path(folder).parent.name])
+    spaces = dict.fromkeys(DISKS, DiskSpace(100, 50, 5))
+    monkeypatch.setattr(bookie_disks, "disk_space", lambda folder: spaces[Path(folder).parent.name])
     store = opened(tmp_path, log_bytes=1 << 20)
     full, other = store.disks.folders
     add(store, 0)
@@ -132,10 +132,10 @@ def test_a_full_folder_is_left_and_used_again(tmp_path: Path, monkeypatch: pytes
         look(store, entry_id + 1)
     assert files(tmp_path, DISKS[0], "*.idx") == set()
     assert store.disks.choose() == other
-    store.disks.look()
-    assert store.disks.full == {full}, "its disk says that it has room, and had not when it was asked for it"
-    rooms[DISKS[0]] = Room(100, 50, 6)  # as after a file was removed
-    store.disks.look()
+    store.disks.check()
+    assert store.disks.full == {full}, "a write failed although the disk reports free space"
+    spaces[DISKS[0]] = DiskSpace(100, 50, 6)  # as after a file was removed
+    store.disks.check()
     assert {store.disks.choose(), store.disks.choose()} == {full, other}
     store.close()
     again = opened(tmp_path)
@@ -172,7 +172,7 @@ def test_a_disk_that_cannot_tell_is_no_ledger_without_entries(
     with pytest.raises(StoreIOError):
         list(store._indexes.locations(1))
     with pytest.raises(StoreIOError):
-        list(store.runs(1))
+        list(store.entry_ranges(1))
     store.disks.full = frozenset({os.path.dirname(os.path.dirname(os.path.dirname(store._indexes.path(1))))})
     add(store, 1)
     with pytest.raises(StoreIOError):
@@ -204,7 +204,7 @@ def test_a_folder_is_given_once(tmp_path: Path, kind: str) -> None:
         BookiePaths(**paths)
 
 
-def test_marks_go_to_the_folders_that_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_go_to_the_folders_with_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(tmp_path)
     add(store, 0)
     refuse_below(monkeypatch, str(tmp_path / DISKS[0]))
@@ -221,7 +221,7 @@ def refuse_below(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
 
     def write_at(file: int, data: bytes, position: int) -> None:
         if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(folder):
-            raise OSError(28, "no room")
+            raise OSError(28, "disk full")
         plain(file, data, position)
 
     monkeypatch.setattr(bookie_disks, "write_at", write_at)
@@ -231,12 +231,12 @@ def refuse_below(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
 def disks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], LedgerDisks]:
     """Two disks of 100 bytes, of which so many are used."""
     used = {"a": 0, "b": 0}
-    monkeypatch.setattr(bookie_disks, "room_of", lambda folder: Room(100, 100 - used[folder]))
+    monkeypatch.setattr(bookie_disks, "disk_space", lambda folder: DiskSpace(100, 100 - used[folder]))
     made = LedgerDisks(["a", "b"], full_percent=90, writable_percent=80)
 
     def look(a: int, b: int) -> LedgerDisks:
         used.update(a=a, b=b)
-        made.look()
+        made.check()
         return made
 
     return look
@@ -250,6 +250,6 @@ def test_high_and_low_water_marks(disks: Callable[[int, int], LedgerDisks]) -> N
     found = disks(95, 92)
     assert found.all_full
     assert not found.avoids("a"), "there is nowhere else"
-    assert found.choose() == "b", "it has the most room"
+    assert found.choose() == "b", "it has the most free space"
     assert disks(95, 80).full == {"a"}
     assert {found.choose() for _ in range(4)} == {"b"}

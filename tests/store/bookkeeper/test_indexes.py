@@ -65,7 +65,7 @@ def running(tmp_path: Path) -> Iterator[BookieStore]:
 
 def look(store: BookieStore) -> None:
     for ledger_id, ids in ENTRIES.items():
-        assert [one for run in store.runs(ledger_id) for one in run] == [*ids]
+        assert [one for run in store.entry_ranges(ledger_id) for one in run] == [*ids]
         for entry_id in range(COUNT):
             expected = entry_of(ledger_id, entry_id, bytes(200)) if entry_id in ids else None
             assert store.get(ledger_id, entry_id) == expected, (ledger_id, entry_id)
@@ -171,7 +171,7 @@ def test_a_running_bookie_denies_nothing_that_its_index_has_lost(
     with pytest.raises(LedgerFileError, match="has lost"):
         running.get(WHOLE, COUNT - 1)
     with pytest.raises(LedgerFileError, match="has lost"):
-        list(running.runs(WHOLE))
+        list(running.entry_ranges(WHOLE))
     with pytest.raises(LedgerFileError, match="has lost"):
         list(compaction(running.logs, running._indexes, min(running.logs.closed(()))))
 

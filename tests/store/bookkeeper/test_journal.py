@@ -182,7 +182,7 @@ def test_every_image_of_a_crash_has_what_was_acknowledged(tmp_path: Path) -> Non
                     image.name,
                     entry_id,
                 )
-            assert list(again.runs(1)) == [range(count)]
+            assert list(again.entry_ranges(1)) == [range(count)]
         finally:
             again.close()
 
@@ -221,7 +221,7 @@ def test_a_journal_that_the_mark_names_must_be_there(tmp_path: Path) -> None:
     store.close()
     for path in (tmp_path / "journal/current").glob("*.txn"):
         path.unlink()
-    with pytest.raises(LedgerFileError, match="is not there"):
+    with pytest.raises(LedgerFileError, match="is missing"):
         opened(tmp_path)
 
 
@@ -237,9 +237,9 @@ def test_a_journal_that_ends_before_the_mark_is_an_error(tmp_path: Path) -> None
         opened(tmp_path)
 
 
-def test_a_journal_that_finds_no_room_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_on_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_file: int) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+        raise OSError(errno.ENOSPC, "disk full")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", refuse)

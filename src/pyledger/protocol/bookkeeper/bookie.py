@@ -103,7 +103,7 @@ class EntryStorage(Protocol):
     def last_entry_id(self, ledger_id: int) -> int | None:
         """The highest id that is there."""
 
-    def runs(self, ledger_id: int) -> Iterable[range]:
+    def entry_ranges(self, ledger_id: int) -> Iterable[range]:
         """Ids of all that are there: runs without a hole, ascending."""
 
 
@@ -116,7 +116,7 @@ class LedgerAtBookie:
     last_add_confirmed: int = -1
     packet: bytes | None = None
 
-    def tell(self, packet: bytes) -> None:
+    def learn_confirmed(self, packet: bytes) -> None:
         """Take a LAC packet, which a writer sent apart from its entries."""
         (confirmed,) = _PACKET_LAC.unpack_from(packet)
         self.packet = packet
@@ -149,7 +149,7 @@ class BookieRules:
         if isinstance(record, FenceRecord):
             ledger.fenced = True
         elif isinstance(record, LacRecord):
-            ledger.tell(record.packet)
+            ledger.learn_confirmed(record.packet)
         else:
             self._put(ledger, record)
 
@@ -331,7 +331,7 @@ class BookieRules:
             if ledger is None:
                 status = Status.EUA
             else:
-                ledger.tell(request.packet)
+                ledger.learn_confirmed(request.packet)
                 records = (*opening, LacRecord(request.ledger_id, request.packet))
         answer = m.WriteLacResponse(status=status, txn_id=request.txn_id, ledger_id=request.ledger_id)
         return Outcome(answer, records)
@@ -343,7 +343,7 @@ class BookieRules:
                 status=Status.EOK if known else Status.ENOLEDGER,
                 txn_id=request.txn_id,
                 ledger_id=request.ledger_id,
-                runs=tuple(self.storage.runs(request.ledger_id)) if known else None,
+                ranges=tuple(self.storage.entry_ranges(request.ledger_id)) if known else None,
             )
         )
 

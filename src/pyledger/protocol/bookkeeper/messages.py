@@ -263,7 +263,7 @@ class ListEntriesResponse(Response):
 
     operation = Operation.GET_LIST_OF_ENTRIES_OF_LEDGER
     ledger_id: int
-    runs: tuple[range, ...] | None = None
+    ranges: tuple[range, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ class GarbageCollector:
                 event(log, logging.ERROR, "entry log not compacted", problem=error)
                 continue
             except StoreFullError as error:
-                event(log, logging.WARNING, "no room for compaction", problem=error)
+                event(log, logging.WARNING, "disk is full, compaction waits", problem=error)
                 break
             await self._remove(number)
             compacted += 1

@@ -124,7 +124,7 @@ class BookieRequestProcessor:
 
     def full(self) -> bool:
         """Whether nothing more should be taken: the disk or a journal cannot keep up."""
-        lags = self._journals.behind_bytes > LAG_BYTES_MAX
+        lags = self._journals.lag_bytes > LAG_BYTES_MAX
         return lags or self._store.cached_bytes > 2 * self._store.config.write_cache_bytes
 
     def take(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
@@ -266,7 +266,7 @@ class BookieRequestProcessor:
             return ()
 
     def _bookie_info(self, request: m.BookieInfoRequest) -> m.BookieInfoResponse:
-        space = self._store.disks.room()
+        space = self._store.disks.space()
         return m.BookieInfoResponse(
             status=Status.EOK,
             txn_id=request.txn_id,

@@ -218,7 +218,7 @@ class BookieServer:
         try:
             await self._run(self._store.close)
         except StoreFullError as error:
-            event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
+            event(log, logging.ERROR, "disks are full, entries stay in the journal", problem=error)
 
     # --- inside
 
@@ -258,11 +258,11 @@ class BookieServer:
                 connection.go_on()
         elif isinstance(error, StoreFullError):
             # Nothing is lost: it is all in the journal. It goes to another disk, or nothing more may come.
-            self._alarms.warn(f"no room for entries: {error}", self._clock.monotonic_ms())
+            self._alarms.warn(f"disk is full: {error}", self._clock.monotonic_ms())
             self._store.disks.leave_out(error.path)
             everywhere = self._store.disks.all_full
             if everywhere:
-                self._set_read_only(True, "no disk has room")
+                self._set_read_only(True, "all disks are full")
                 self.rules.room_for_recovery = False
             self._arm("checkpoint", RETRY_S if everywhere else 0, self._checkpoint)
         else:
@@ -274,12 +274,12 @@ class BookieServer:
     def _look_at_disk(self) -> None:
         config, disks, full = self.config, self._store.disks, self._store.disks.full
         try:
-            rooms = disks.look()
+            spaces = disks.check()
         except StoreError as error:
             event(log, logging.ERROR, "disk is gone", problem=error)
             self._fail()
             return
-        used = max(room.used_percent for room in rooms)
+        used = max(space.used_percent for space in spaces)
         for folder in sorted(disks.full ^ full):
             event(log, logging.WARNING, "disk", folder=folder, full=folder in disks.full)
         left_out = bool(disks.full) if config.read_only_mode_on_any_disk_full_enabled else disks.all_full
@@ -290,7 +290,7 @@ class BookieServer:
             if used > warn >= before:
                 self._collect()
         least_bytes = config.min_usable_size_for_high_priority_writes_bytes
-        self.rules.room_for_recovery = any(room.free_bytes >= least_bytes for room in rooms)
+        self.rules.room_for_recovery = any(space.free_bytes >= least_bytes for space in spaces)
         self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
 
     def _set_read_only(self, read_only: bool, why: str) -> None:

@@ -71,7 +71,7 @@ class EntriesInMemory:
         """The highest id that is there."""
         return max(self.ledgers.get(ledger_id, ()), default=None)
 
-    def runs(self, ledger_id: int) -> Iterator[range]:
+    def entry_ranges(self, ledger_id: int) -> Iterator[range]:
         """Ids of all that are there: runs without a hole, ascending."""
         ids = sorted(self.ledgers.get(ledger_id, ()))
         starts = ids[:1] + [after for before, after in pairwise(ids) if after != before + 1]

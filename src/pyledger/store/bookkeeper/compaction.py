@@ -1,22 +1,22 @@
-"""Compaction of a bookie's entry logs: what is still needed moves on, then the log goes.
+"""Compaction of a bookie's entry logs: entries that are needed move to another log, then the log is removed.
 
-An entry's new copy is on disk before its index names it, and all slots are on disk before the old log goes.
-So after a crash at any moment every slot names a whole copy; at worst a copy stands twice.
+An entry's new copy is on disk before its index names it, and all slots are on disk before the old log is
+removed. So after a crash at any moment every slot names a complete entry; at worst an entry is stored twice.
 
 Source: BookKeeper bookie/GarbageCollectorThread.java, EntryLogCompactor.java.
 """
 
 from collections.abc import Container, Iterable, Iterator
 
-from pyledger.store.bookkeeper.entry_log import EntryLogs, Place
+from pyledger.store.bookkeeper.entry_log import EntryLocation, EntryLogs
 from pyledger.store.bookkeeper.index import IndexFiles
 
 SLICE_BYTES = 4 << 20
-"""So much is moved at a time; between two slices others may use the disk."""
+"""Bytes moved at a time; between two slices others may use the disk."""
 
 
 def logs_worth_compacting(logs: EntryLogs, known: Container[int], threshold_percent: int) -> list[int]:
-    """Closed logs of which less than a share is needed, the emptiest first.
+    """Return the closed logs of which less than a share is needed, the emptiest first.
 
     Args:
         logs: All of a folder; `logs.closed` was called.
@@ -34,9 +34,9 @@ def logs_worth_compacting(logs: EntryLogs, known: Container[int], threshold_perc
 def compaction(
     logs: EntryLogs, indexes: IndexFiles, number: int, slice_bytes: int = SLICE_BYTES
 ) -> Iterator[int]:
-    """Move all entries that are needed of one closed log; bytes moved by each slice, once it is durable.
+    """Move the needed entries of one closed log; yield the bytes of each slice once it is durable.
 
-    After the end no index names the log. In the thread that writes.
+    Afterwards no index points to the log. To be called in the thread that writes.
 
     Args:
         logs: Of the folder.
@@ -45,13 +45,13 @@ def compaction(
         slice_bytes: How much is moved before others may use the disk.
 
     Raises:
-        LedgerFileError: An entry does not stand where its index says; the log has to stay.
-        StoreFullError: No room.
-        StoreIOError: The operating system refused; the folder must not be used any more.
+        LedgerFileError: An entry is not where its index points; the log must be kept.
+        StoreFullError: The disk is full.
+        StoreIOError: An I/O error occurred; the folder must not be used any more.
     """
-    batch: dict[int, list[tuple[Place, bytes]]] = {}
+    batch: dict[int, list[tuple[EntryLocation, bytes]]] = {}
     size_bytes = 0
-    for place, entry in logs.copies(number, _places(indexes, sorted(logs.sizes[number]), number)):
+    for place, entry in logs.copies(number, _locations_in(indexes, sorted(logs.sizes[number]), number)):
         batch.setdefault(place.ledger_id, []).append((place, entry))
         size_bytes += len(entry)
         if size_bytes >= slice_bytes:
@@ -62,14 +62,14 @@ def compaction(
     yield size_bytes
 
 
-def _places(indexes: IndexFiles, ledger_ids: Iterable[int], number: int) -> Iterator[Place]:
+def _locations_in(indexes: IndexFiles, ledger_ids: Iterable[int], number: int) -> Iterator[EntryLocation]:
     for ledger_id in ledger_ids:
         for entry_id, location in indexes.locations(ledger_id):
             if location >> 32 == number:
-                yield Place(ledger_id, entry_id, location)
+                yield EntryLocation(ledger_id, entry_id, location)
 
 
-def _move(logs: EntryLogs, indexes: IndexFiles, batch: dict[int, list[tuple[Place, bytes]]]) -> None:
+def _move(logs: EntryLogs, indexes: IndexFiles, batch: dict[int, list[tuple[EntryLocation, bytes]]]) -> None:
     moved: dict[int, dict[int, tuple[int, int]]] = {}
     for ledger_id, copies in batch.items():
         locations = logs.append(ledger_id, (entry for _, entry in copies))

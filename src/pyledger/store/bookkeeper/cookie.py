@@ -1,4 +1,4 @@
-"""The cookie of a bookie in its folders: what proves that they are the ones it had before.
+"""The cookie in the folders of a bookie: it proves that these are the folders it had before.
 
 Source: BookKeeper bookie/Cookie.java, LegacyCookieValidation.java.
 """
@@ -27,11 +27,11 @@ WORDS = {
     "instance_id": "its cluster",
     "index_dirs": "the folder of its indexes",
 }
-"""Fields of a cookie, for people."""
+"""The fields of a cookie as error messages name them."""
 
 
 def has_entries(folder: str) -> bool:
-    """Whether anything of ledgers lies in a folder of a bookie."""
+    """Whether a folder of a bookie contains a journal, an entry log or an index."""
     current = os.path.join(folder, CURRENT)
     return bool(journal_files(current) or entry_log_files(current) or next(index_files(current), None))
 
@@ -40,7 +40,7 @@ def stamp_cookies(folders: Iterable[str], cookie: Cookie) -> None:
     """Write the cookie of a new bookie into its folders.
 
     Raises:
-        StoreError: The operating system refused.
+        StoreError: An I/O error occurred.
     """
     for folder in folders:
         current = Path(folder, CURRENT)
@@ -52,7 +52,7 @@ def stamp_cookies(folders: Iterable[str], cookie: Cookie) -> None:
 
 
 def has_grown(before: Cookie, cookie: Cookie) -> bool:
-    """Whether a bookie has folders for ledgers that it had not before, and is the same else."""
+    """Whether the only difference is that a bookie has additional folders for ledgers."""
     added = [path for path in cookie.ledger_dirs if path not in before.ledger_dirs]
     kept = tuple(path for path in cookie.ledger_dirs if path not in added)
     same = replace(cookie, ledger_dirs=kept, index_dirs=kept)
@@ -62,20 +62,20 @@ def has_grown(before: Cookie, cookie: Cookie) -> bool:
 def check_cookies(
     folders: Iterable[str], expected: Cookie, stored: Cookie | None, *, also: Cookie | None = None
 ) -> None:
-    """Make sure that folders, metadata store and settings tell the same.
+    """Make sure that folders, metadata store and settings agree.
 
     Args:
         folders: All of the bookie.
-        expected: What the settings make.
-        stored: What the metadata store has.
-        also: What folders may have as well.
+        expected: The cookie that the settings give.
+        stored: The cookie in the metadata store.
+        also: A second cookie that folders may have.
 
     Raises:
-        BookieCookieError: They do not.
+        BookieCookieError: They differ.
     """
     if stored is None:
         raise BookieCookieError(
-            expected.bookie_host, "its folders hold entries, and its cluster does not know it"
+            expected.bookie_host, "its folders contain entries, but its cluster has no cookie of it"
         )
     if stored != expected:
         raise BookieCookieError(expected.bookie_host, differences(stored, expected))
@@ -88,18 +88,16 @@ def check_cookies(
         except (OSError, LedgerMetadataError) as error:
             raise BookieCookieError(expected.bookie_host, f"{path} cannot be read ({error})") from error
         if found not in (stored, also):
-            raise BookieCookieError(
-                expected.bookie_host, f"{path} tells otherwise: {differences(found, expected)}"
-            )
+            raise BookieCookieError(expected.bookie_host, f"{path} differs: {differences(found, expected)}")
 
 
 def differences(before: Cookie, now: Cookie) -> str:
-    """In which fields two cookies differ, for people."""
-    told: list[str] = []
+    """Describe the fields in which two cookies differ."""
+    found: list[str] = []
     for name, words in WORDS.items():
         old, new = getattr(before, name), getattr(now, name)
-        # Indexes lie beside their ledgers, so one of the two says it.
-        if old != new and not (told and name == "index_dirs"):
+        # Indexes are in the folders of the ledgers, so one line covers both.
+        if old != new and not (found and name == "index_dirs"):
             shown = [one if isinstance(one, str) else ", ".join(one) for one in (old, new)]
-            told.append(f"{words} was {shown[0] or 'none'}, and is {shown[1] or 'none'}")
-    return "; ".join(told)
+            found.append(f"{words} was {shown[0] or 'none'}, and is {shown[1] or 'none'}")
+    return "; ".join(found)

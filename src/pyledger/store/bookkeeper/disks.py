@@ -1,7 +1,7 @@
 """The folders in which a bookie keeps ledgers, and which of them are full.
 
-A full folder gets no new file and is left by those that grow; what lies in it is read. When all are full, the
-one with the most room takes what still may come: the adds of recoveries.
+A full folder gets no new files, and files that grow move to another folder; its files are still read. When
+all folders are full, the one with the most free space takes the adds of recoveries.
 
 Source: BookKeeper bookie/LedgerDirsManager.java, LedgerDirsMonitor.java.
 """
@@ -16,13 +16,13 @@ from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import disk_error
 
 
-class Room(NamedTuple):
-    """How large the disk of a folder is, and what of it is free (bytes)."""
+class DiskSpace(NamedTuple):
+    """Size and free space of the disk of a folder."""
 
     total_bytes: int
     free_bytes: int
     free_files: int = 0
-    """How many more files it can have; 0 on file systems that do not count them, too."""
+    """Files that can still be created; also 0 on file systems that do not count them."""
 
     @property
     def used_percent(self) -> float:
@@ -35,85 +35,85 @@ class LedgerDisks:
 
     Attributes:
         folders: The `current` of each, in the order of the settings.
-        full: Those of them that are left out.
+        full: Those that are not written to.
     """
 
     def __init__(self, folders: Sequence[str], full_percent: int, writable_percent: int) -> None:
-        """Folders none of which is known to be full.
+        """Folders of which none is known to be full.
 
         Args:
             folders: The `current` of each.
-            full_percent: A disk fuller than this is left out.
-            writable_percent: One that was left out comes back when it is not fuller than this.
+            full_percent: A folder whose disk is fuller than this is excluded.
+            writable_percent: An excluded folder is used again when its disk is at most this full.
         """
         self.folders = tuple(folders)
         self.full: frozenset[str] = frozenset()
-        self._refused: dict[str, Room] = {}
+        self._failed_at: dict[str, DiskSpace] = {}
         self._full_percent, self._writable_percent = full_percent, writable_percent
-        self._turn = 0
+        self._next = 0
 
     @property
     def all_full(self) -> bool:
-        """Whether none is left."""
+        """Whether every folder is full."""
         return len(self.full) == len(self.folders)
 
-    def look(self) -> list[Room]:
-        """See how full they are; the room of each.
+    def check(self) -> list[DiskSpace]:
+        """Update which folders are full; return the disk space of each.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
-        rooms = [room_of(folder) for folder in self.folders]
+        spaces = [disk_space(folder) for folder in self.folders]
         self.full = frozenset(
             folder
-            for folder, room in zip(self.folders, rooms, strict=True)
-            if room.used_percent > (self._writable_percent if folder in self.full else self._full_percent)
-            or self._still_refuses(folder, room)
+            for folder, space in zip(self.folders, spaces, strict=True)
+            if space.used_percent > (self._writable_percent if folder in self.full else self._full_percent)
+            or self._is_still_full(folder, space)
         )
-        return rooms
+        return spaces
 
-    def _still_refuses(self, folder: str, room: Room) -> bool:
-        refused = self._refused.get(folder)
-        if refused is None:
+    def _is_still_full(self, folder: str, space: DiskSpace) -> bool:
+        before = self._failed_at.get(folder)
+        if before is None:
             return False
-        if room.free_bytes > refused.free_bytes or room.free_files > refused.free_files:
-            del self._refused[folder]
+        if space.free_bytes > before.free_bytes or space.free_files > before.free_files:
+            del self._failed_at[folder]
             return False
         return True
 
     def leave_out(self, path: str) -> None:
-        """A file of one of the folders could not grow: it is full, whatever its disk says of itself.
+        """Exclude the folder of a file that could not grow, whatever free space its disk reports.
 
-        It stays left out until the disk has more room than now, in bytes or in files.
+        It stays excluded until the disk has more free space than now, in bytes or in files.
         """
         for folder in self.folders:
             if path.startswith(folder + os.sep):
                 self.full |= {folder}
-                with suppress(StoreIOError):  # a disk that is gone is found by `look`
-                    self._refused[folder] = room_of(folder)
+                with suppress(StoreIOError):  # `check` finds a disk that is gone
+                    self._failed_at[folder] = disk_space(folder)
 
     def avoids(self, folder: str) -> bool:
-        """Whether what grows in a folder should go on in another one."""
+        """Whether a file that grows in a folder should continue in another one."""
         return folder in self.full and not self.all_full
 
     def choose(self) -> str:
-        """The folder for a new file: each in turn that is not full; else the one with the most room."""
+        """Return the folder for a new file: round robin over those not full, else the one with most space."""
         if self.all_full:
-            return max(self.folders, key=lambda folder: room_of(folder).free_bytes)
+            return max(self.folders, key=lambda folder: disk_space(folder).free_bytes)
         while True:
-            folder = self.folders[self._turn % len(self.folders)]
-            self._turn += 1
+            folder = self.folders[self._next % len(self.folders)]
+            self._next += 1
             if not self.avoids(folder):
                 return folder
 
     def write_everywhere(self, name: str, data: bytes) -> None:
-        """Write a small file, durably, in every folder that has room for it, in one at least.
+        """Write a small file, durably, in every folder whose disk has space for it, in one at least.
 
         Raises:
-            StoreFullError: None has.
-            StoreIOError: The operating system refused.
+            StoreFullError: No disk has.
+            StoreIOError: An I/O error occurred.
         """
-        refused: StoreFullError | None = None
+        full: StoreFullError | None = None
         written = False
         for folder in self.folders:
             path = os.path.join(folder, name)
@@ -126,38 +126,38 @@ class LedgerDisks:
                     os.close(file)
                 written = True
             except OSError as error:
-                refused_here = disk_error(path, "write", error)
-                if not isinstance(refused_here, StoreFullError):
-                    raise refused_here from error
-                refused = refused_here
-        if refused is not None and not written:
-            raise refused
+                failure = disk_error(path, "write", error)
+                if not isinstance(failure, StoreFullError):
+                    raise failure from error
+                full = failure
+        if full is not None and not written:
+            raise full
 
-    def room(self) -> Room:
-        """Of all disks together; one that holds several of the folders counts once.
+    def space(self) -> DiskSpace:
+        """Return the space of all disks together; a disk of several folders counts once.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
-        rooms = {os.stat(folder).st_dev: room_of(folder) for folder in self.folders}.values()
-        return Room(sum(one.total_bytes for one in rooms), sum(one.free_bytes for one in rooms))
+        spaces = {os.stat(folder).st_dev: disk_space(folder) for folder in self.folders}.values()
+        return DiskSpace(sum(one.total_bytes for one in spaces), sum(one.free_bytes for one in spaces))
 
 
-def room_of(folder: str) -> Room:
-    """Of the disk that a folder is on.
+def disk_space(folder: str) -> DiskSpace:
+    """Return the space of the disk that a folder is on.
 
     Raises:
-        StoreIOError: The operating system refused.
+        StoreIOError: An I/O error occurred.
     """
     try:
         found = os.statvfs(folder)
     except OSError as error:
-        raise StoreIOError(folder, "look at", error.strerror or str(error)) from error
-    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, found.f_favail)
+        raise StoreIOError(folder, "stat", error.strerror or str(error)) from error
+    return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, found.f_favail)
 
 
 def write_at(file: int, data: bytes | memoryview, position: int) -> None:
-    """Write all of it, from a position on (bytes): a disk that is nearly full takes a part at first."""
+    """Write all data at a position (bytes), also where one call writes a part: the disk is nearly full."""
     view = memoryview(data)
     while view:
         done = os.pwrite(file, view, position)

@@ -1,7 +1,7 @@
 """Entry logs of a running bookie, in one or more folders: one is written, all are read.
 
-An entry is read from the page cache, or not at all: who may wait for the disk says so. So an event loop can
-serve what is in memory itself and leave the rest to a thread.
+A read that must not wait for the disk reads the page cache only. So an event loop serves what is in memory
+and leaves the rest to a thread.
 
 Source: BookKeeper bookie/DefaultEntryLogger.java.
 """
@@ -35,10 +35,10 @@ from pyledger.wire.bookkeeper.entry_log import (
 SIZE_BYTES = 4
 SLOT_BYTES = 8
 CHUNK_BYTES = 64 << 10
-"""So much is written by one call, which lets other threads run."""
+"""Bytes written by one call, which lets other threads run."""
 READ_BYTES = 4096
 AHEAD_BYTES = 512 << 10
-"""So much is read ahead of an entry that was not in memory."""
+"""Bytes read ahead from an entry that was not in memory."""
 ENTRY_BYTES_MAX = 64 << 20
 _SIZE = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -46,7 +46,7 @@ _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class PageNotCachedError(Exception):
-    """What was asked for is on disk only; `load` brings it to memory, waiting."""
+    """The requested bytes are on disk only; `load` waits until they are in memory."""
 
     def __init__(self, file: int, position: int) -> None:
         """Of an open file, from a position (bytes) on."""
@@ -55,12 +55,12 @@ class PageNotCachedError(Exception):
 
     def load(self) -> None:
         """Read it; in a thread that may wait."""
-        with suppress(OSError):  # whoever asks again meets the error
+        with suppress(OSError):  # the next read raises the error
             os.pread(self.file, AHEAD_BYTES, self.position)
 
 
-class Place(NamedTuple):
-    """Where an index says that an entry stands."""
+class EntryLocation(NamedTuple):
+    """An entry and its location: log number and position, as its index stores them."""
 
     ledger_id: int
     entry_id: int
@@ -71,11 +71,11 @@ class EntryLogs:
     """All entry logs of a bookie. A number is used once, whichever folder its log is in.
 
     Attributes:
-        sizes: By log, bytes of each ledger's entries; only of logs that were written or looked into.
+        sizes: By log, bytes of each ledger's entries; only of logs that were written or scanned.
     """
 
     def __init__(self, disks: LedgerDisks, size_limit_bytes: int) -> None:
-        """The logs in some folders; the first write begins a new one."""
+        """The logs in the folders of the disks; the first write begins a new one."""
         self._disks = disks
         self._paths: dict[int, str] = {}
         for folder in disks.folders:
@@ -96,11 +96,11 @@ class EntryLogs:
         return self._number
 
     def append(self, ledger_id: int, entries: Iterable[bytes]) -> list[int]:
-        """Write entries of one ledger; their locations. Nothing is durable before `sync`.
+        """Write entries of one ledger; return their locations. Nothing is durable before `sync`.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         locations: list[int] = []
         parts: list[bytes] = []
@@ -125,7 +125,7 @@ class EntryLogs:
         """Make what was written durable.
 
         Raises:
-            StoreIOError: The operating system refused; the log must not be used any more.
+            StoreIOError: An I/O error occurred; the log must not be used any more.
         """
         if self._number >= 0:
             try:
@@ -147,15 +147,15 @@ class EntryLogs:
         self._open.clear()
 
     def closed(self, known: Iterable[int]) -> dict[int, dict[int, int]]:
-        """Logs that are not written any more; of each the bytes of every ledger's entries.
+        """Return the logs that are not written any more, each with the bytes of every ledger's entries.
 
-        A log whose end a crash tore, or that is damaged, may hold something of every ledger that is known.
+        A damaged log, or one with a torn end, is taken to contain entries of every known ledger.
 
         Args:
             known: Ids of all ledgers.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         numbers = [number for number in sorted(self._paths) if number != self._number]
         for number in numbers:
@@ -168,7 +168,7 @@ class EntryLogs:
         return os.stat(self._path(number)).st_size
 
     def release(self, number: int) -> None:
-        """Close a log that nothing points to any more. In the thread that reads."""
+        """Close a log that no index points to any more. In the thread that reads."""
         if (file := self._open.pop(number, -1)) >= 0:
             os.close(file)
 
@@ -178,36 +178,37 @@ class EntryLogs:
         with suppress(FileNotFoundError):
             os.unlink(self._paths.pop(number))
 
-    def copies(self, number: int, wanted: Iterable[Place]) -> Iterator[tuple[Place, bytes]]:
-        """Entries of one log, for a thread that writes.
+    def copies(self, number: int, wanted: Iterable[EntryLocation]) -> Iterator[tuple[EntryLocation, bytes]]:
+        """Yield entries of one log, for a thread that writes.
 
         Args:
             number: Which log.
-            wanted: Where they stand.
+            wanted: The entries and their locations.
 
         Raises:
-            LedgerFileError: One of them does not stand where it should.
-            StoreIOError: The operating system refused.
+            LedgerFileError: An entry is not at its location.
+            StoreIOError: An I/O error occurred.
         """
         path = self._path(number)
         data = FileMaps().map(path)
-        for place in wanted:
-            position = place.location & 0xFFFFFFFF
-            yield place, bytes(entry_at(path, data, position, place.ledger_id, place.entry_id))
+        for one in wanted:
+            position = one.location & 0xFFFFFFFF
+            yield one, bytes(entry_at(path, data, position, one.ledger_id, one.entry_id))
 
-    def places(
+    def locations(
         self, ledger_ids: Collection[int], known: Collection[int]
     ) -> Iterator[dict[int, dict[int, int]]]:
-        """Where entries stand in each closed log in turn, by ledger and entry. A copy hides older ones.
+        """Yield the locations of entries, by ledger and entry, one closed log after another.
 
-        Where a log is damaged it ends: who asks has to know how many entries there should be.
+        Of several copies in one log the last one counts. A damaged log ends at its damage, so the caller must
+        know how many entries to expect.
 
         Args:
             ledger_ids: Whose entries.
             known: Ids of all ledgers.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         for number, sizes in self.closed(known).items():
             found: dict[int, dict[int, int]] = {}
@@ -255,14 +256,14 @@ class EntryLogs:
         self.sizes[number] = {}
 
     def _finish(self) -> None:
-        """Write the map of ledgers of the log that is written, where there is room, and sync it."""
+        """Write the map of ledgers to the current log, if the disk has space for it, and sync the log."""
         if self._number < 0:
             return
         file, sizes = self._open[self._number], self.sizes[self._number]
         try:
-            os.ftruncate(file, self._position)  # a write that found no room may have left a part
+            os.ftruncate(file, self._position)  # a write that failed on a full disk may have left a part
             if sizes and self._write_map(encode_ledgers_map(sizes)):
-                # The header tells of the map once that is on disk.
+                # The header names the map only once the map is on disk.
                 os.fdatasync(file)
                 write_at(file, log_header(self._position, len(sizes)), 0)
             os.fsync(file)
@@ -276,19 +277,19 @@ class EntryLogs:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            os.ftruncate(self._open[self._number], self._position)  # whoever needs the map walks the log
+            os.ftruncate(self._open[self._number], self._position)  # without a map a reader scans the log
             return False
         return True
 
     # --- reading
 
     def read(self, location: int, ledger_id: int, entry_id: int, *, wait: bool) -> bytes:
-        """An entry that an index points to.
+        """Return an entry that an index points to.
 
         Raises:
             PageNotCachedError: It is not in memory, and the caller does not wait.
-            LedgerFileError: Another one stands there, or none. It is damage, never absence.
-            StoreIOError: The operating system refused.
+            LedgerFileError: Another entry is there, or none: the log is damaged.
+            StoreIOError: An I/O error occurred.
         """
         number, position = location >> 32, location & 0xFFFFFFFF
         file = self._file(number, ledger_id, entry_id)
@@ -307,14 +308,14 @@ class EntryLogs:
             raise self._damage(number, position, ledger_id, entry_id)
         return entry
 
-    def read_run(self, slots: bytes, ledger_id: int, entry_id: int, bytes_max: int) -> list[bytes]:
-        """Entries that stand one behind the other, as far as they are in memory and whole; perhaps none.
+    def read_batch(self, slots: bytes, ledger_id: int, entry_id: int, bytes_max: int) -> list[bytes]:
+        """Return adjacent entries as far as they are in memory and whole; perhaps none.
 
         Args:
             slots: Their locations (i64 each).
-            ledger_id: Which ledger.
-            entry_id: Which the first one is; the others follow.
-            bytes_max: Of all, each with its size.
+            ledger_id: Their ledger.
+            entry_id: The first one.
+            bytes_max: Limit for all entries and their sizes.
         """
         slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
         first, last = int.from_bytes(slots[:SLOT_BYTES]), int.from_bytes(slots[-SLOT_BYTES:])
@@ -326,25 +327,25 @@ class EntryLogs:
             start = (first & 0xFFFFFFFF) - SIZE_BYTES
             data = self._read_at(file, first >> 32, start, min(span, bytes_max), wait=False)
         except (PageNotCachedError, LedgerFileError, StoreIOError):
-            return []  # who asks for this one alone is told
+            return []  # a read of this entry alone raises the error
         return cut_entries(data, first - SIZE_BYTES, slots, ledger_id, entry_id)
 
     def _read_at(self, file: int, number: int, position: int, size_bytes: int, *, wait: bool) -> bytes:
         try:
             if wait or not self._cached_only:
                 return os.pread(file, size_bytes, position)
-            room = bytearray(size_bytes)
-            count = os.preadv(file, [room], position, os.RWF_NOWAIT)
+            buffer = bytearray(size_bytes)
+            count = os.preadv(file, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
             raise PageNotCachedError(file, position) from None
         except OSError as error:
             if error.errno in _NOT_SUPPORTED and not wait:
-                self._cached_only = False  # this file system cannot tell: all reads wait
+                self._cached_only = False  # the file system does not support RWF_NOWAIT: all reads wait
                 return self._read_at(file, number, position, size_bytes, wait=True)
             raise StoreIOError(self._path(number), "read", error.strerror or str(error)) from error
         if 0 < count < size_bytes and position + count < os.fstat(file).st_size:
             raise PageNotCachedError(file, position)
-        return bytes(memoryview(room)[:count])
+        return bytes(memoryview(buffer)[:count])
 
     def _file(self, number: int, ledger_id: int, entry_id: int) -> int:
         if (file := self._open.get(number)) is not None:
@@ -362,11 +363,11 @@ class EntryLogs:
 
     def _damage(self, number: int, position: int, ledger_id: int, entry_id: int) -> LedgerFileError:
         return LedgerFileError(
-            self._path(number), position, f"no entry {entry_id} of ledger {ledger_id} stands here"
+            self._path(number), position, f"entry {entry_id} of ledger {ledger_id} is not here"
         )
 
     def _path(self, number: int) -> str:
-        """Where a log is; of one that is nowhere, where it might have been."""
+        """Return the path of a log; of a missing one, where it could have been."""
         return self._paths.get(number) or os.path.join(self._disks.folders[0], f"{number:x}.log")
 
 
@@ -375,10 +376,10 @@ def _sizes_in(path: str, known: Iterable[int]) -> dict[int, int]:
     data = FileMaps().map(path)
     sizes: Counter[int] = Counter()
     try:
-        told = ledgers_map(path, data)
-        # A map without some ledger would let its entries be thrown away: it has to tell of every byte.
-        if told is not None and LOG_HEADER_BYTES + sum(told.values()) == map_position(data):
-            return told
+        mapped = ledgers_map(path, data)
+        # Entries of a ledger that the map omits would be deleted: the map has to account for every byte.
+        if mapped is not None and LOG_HEADER_BYTES + sum(mapped.values()) == map_position(data):
+            return mapped
         for one in logged_entries(path, data):
             sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
     except LedgerFileError:

@@ -1,6 +1,6 @@
-"""What lies in the folders of a bookie: journals, entry logs, indexes, marks, cookies.
+"""The files in the folders of a bookie: journals, entry logs, indexes, marks, cookies.
 
-Looks at names and at the small files; changes nothing. A bookie has one or more folders of each kind, each
+Reads names and the small files; changes nothing. A bookie has one or more folders of each kind, each
 with a subfolder `current`.
 
 Source: BookKeeper bookie/BookieImpl.java, LedgerDirsManager.java, IndexPersistenceMgr.java.
@@ -30,7 +30,7 @@ COOKIE_FILE = "VERSION"
 MARK_FILE = "lastMark"
 DIRTY_FILE = "DIRTY"
 LIST_FILE = "ledgers.list"
-"""Of our bookies: which ledgers there are, and how much their indexes name."""
+"""Of our bookies: their ledgers, and how many entries the indexes name."""
 LOCATIONS_FOLDER = "locations"
 """The RocksDB index of a `DbLedgerStorage`."""
 DEPTH_MAX = 3
@@ -43,13 +43,13 @@ _MARK = re.compile(r"lastMark(?:\.(\d{1,4}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BookiePaths:
-    """Where a bookie keeps what: one folder or more for journals, one or more for ledgers."""
+    """The folders of a bookie: one or more for journals, one or more for ledgers."""
 
     journals: tuple[str, ...]
     ledgers: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse one folder for two: each journal removes all old files in its own.
+        """Reject a folder that is given twice: each journal removes all old files in its folder.
 
         Raises:
             ConfigError: A folder is there twice.
@@ -65,7 +65,7 @@ class BookiePaths:
         return cls((os.path.join(folder, "journal"),), (os.path.join(folder, "ledgers"),))
 
     def absolute(self) -> Self:
-        """The same, wherever the process goes."""
+        """Return the same paths, made absolute."""
         journals, ledgers = (tuple(map(os.path.abspath, paths)) for paths in (self.journals, self.ledgers))
         return type(self)(journals, ledgers)
 
@@ -97,7 +97,7 @@ class BookieFolder:
     cookie: Cookie | None
     has_rocksdb: bool
     dirty: bool
-    """A writer runs, or did not end in good order; told by newer releases only."""
+    """A writer runs, or had no clean shutdown; only newer releases of BookKeeper set it."""
     unusual: tuple[SkippedFile, ...]
     lists: tuple[str, ...] = ()
     """Lists of ledgers, in bookies of ours."""
@@ -106,16 +106,16 @@ class BookieFolder:
 
 
 def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> BookieFolder:
-    """Look at the folder of a bookie, which holds those of its journals and its entry logs.
+    """Read which files the folder of a bookie contains.
 
     Args:
-        path: The folder.
-        more: Others that hold some of them, on other disks.
+        path: The folder above those of its journals and its entry logs.
+        more: Further folders, on other disks.
 
     Raises:
-        StoreNotFoundError: There is no such folder, or it holds no bookie's files.
-        StoreFormatError: It holds more than one bookie's.
-        StoreIOError: The operating system refused.
+        StoreNotFoundError: There is no such folder, or it contains no bookie's files.
+        StoreFormatError: It contains the files of several bookies.
+        StoreIOError: An I/O error occurred.
     """
     root = os.fspath(path)
     found = _Found(root)
@@ -123,9 +123,9 @@ def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[st
         if not is_folder(one):
             raise StoreNotFoundError(one, "no such folder", _REMEDY)
         for current in _current_folders(one, DEPTH_MAX):
-            found.look(current)
+            found.add_folder(current)
     if not found.journals and not found.entry_logs and not found.cookies:
-        raise StoreNotFoundError(root, "no journal and no entry log of a bookie is below it", _REMEDY)
+        raise StoreNotFoundError(root, "it contains no journal and no entry log of a bookie", _REMEDY)
     return BookieFolder(
         root,
         found.journals_with_marks(),
@@ -140,7 +140,7 @@ def read_bookie_folder(path: str | os.PathLike[str], *more: str | os.PathLike[st
     )
 
 
-_REMEDY = "name the folder that holds those of the journal and of the ledgers"
+_REMEDY = "name the folder that contains those of the journal and of the ledgers"
 
 
 class _Found:
@@ -155,8 +155,8 @@ class _Found:
         self.unusual: list[SkippedFile] = []
         self.lists: list[str] = []
 
-    def look(self, current: str) -> None:
-        """Take the files of one `current`."""
+    def add_folder(self, current: str) -> None:
+        """Add the files of one `current`."""
         names = sorted(names_in(current))
         self.has_rocksdb |= LOCATIONS_FOLDER in names
         self.dirty |= DIRTY_FILE in names
@@ -178,25 +178,25 @@ class _Found:
     def _add(self, files: dict[int, str], number: int, path: str) -> None:
         if number in files:
             raise StoreFormatError(
-                self.root, f"{files[number]} and {path} bear the same number", "name the folder of one bookie"
+                self.root, f"{files[number]} and {path} have the same number", "name the folder of one bookie"
             )
         files[number] = path
 
     def journals_with_marks(self) -> tuple[JournalFiles, ...]:
-        """The journals in the order of the settings, as far as a cookie tells it, else of their paths."""
-        told = self.cookies[0].journal_dirs if self.cookies else ()
-        order = {os.path.basename(path): which for which, path in enumerate(told)}
-        order |= {path: which for which, path in enumerate(told)}
+        """Return the journals in the order of a cookie, else of their paths."""
+        configured = self.cookies[0].journal_dirs if self.cookies else ()
+        order = {os.path.basename(path): which for which, path in enumerate(configured)}
+        order |= {path: which for which, path in enumerate(configured)}
 
-        def place(current: str) -> tuple[int, str]:
+        def position(current: str) -> tuple[int, str]:
             folder = os.path.dirname(current)
             return order.get(os.path.abspath(folder), order.get(os.path.basename(folder), 0)), current
 
         found = []
-        for which, current in enumerate(sorted(self.journals, key=place)):
+        for which, current in enumerate(sorted(self.journals, key=position)):
             files = dict(sorted(self.journals[current].items()))
             mark = self.marks.get(which, (0, 0))
-            # Of several, a mark that names no file of this journal is that of another one.
+            # With several journals, a mark that names no file of this one belongs to another one.
             mark = mark if len(self.journals) == 1 or mark[0] in files else (0, 0)
             found.append(JournalFiles(current, files, mark))
         return tuple(found)
@@ -205,7 +205,7 @@ class _Found:
         if (mark := decode_mark(_small_file(path))) is not None:
             self.marks[which] = max(mark, self.marks.get(which, mark))
         else:
-            self.unusual.append(SkippedFile(path, "no mark of a journal, as its length is wrong"))
+            self.unusual.append(SkippedFile(path, "not the mark of a journal: its length is wrong"))
 
     def _cookie(self, path: str) -> None:
         try:
@@ -219,12 +219,12 @@ class _Found:
 
 
 def mark_name(which: int, count: int) -> str:
-    """Name of the file with the mark of one of so many journals."""
+    """Return the name of the file with the mark of one of `count` journals."""
     return MARK_FILE if count == 1 else f"{MARK_FILE}.{which}"
 
 
 def read_mark(folders: Iterable[str], name: str) -> tuple[int, int]:
-    """The highest mark in some `current`: journal file and position (bytes); zeros where there is none."""
+    """Return the highest mark in several `current`: journal file and position (bytes); else zeros."""
     paths = [os.path.join(folder, name) for folder in folders if name in names_in(folder)]
     return max((decode_mark(_small_file(path)) or (0, 0) for path in paths), default=(0, 0))
 
@@ -240,7 +240,7 @@ def entry_log_files(current: str) -> dict[int, str]:
 
 
 def index_path(current: str, ledger_id: int) -> str:
-    """Where the index of a ledger stands."""
+    """Return the path of the index of a ledger."""
     return os.path.join(current, f"{ledger_id >> 8 & 0xFF:x}", f"{ledger_id & 0xFF:x}", f"{ledger_id:x}.idx")
 
 

@@ -1,8 +1,8 @@
-"""Index files of a running bookie: for each ledger one, which says where its entries stand.
+"""Index files of a running bookie: one per ledger, with the locations of its entries.
 
-A file appears whole: its header is on disk before its name. Slots are written in place after the entries that
-they point to are on disk, and the journal is replayed over them until they are on disk themselves. A file in
-a full folder moves to another one before it grows: for a moment there are two, with the same slots.
+The header of a file is on disk before its name. Slots are overwritten once the entries that they point to are
+on disk; until the slots are on disk themselves, a start replays the journal over them. A file in a full
+folder moves to another folder before it grows: for a moment there are two files, with the same slots.
 
 Source: BookKeeper bookie/FileInfo.java, IndexPersistenceMgr.java.
 """
@@ -36,17 +36,17 @@ EMPTY_SLOT = bytes(SLOT_BYTES)
 SLOTS_READ = 8192
 COPY_BYTES = 1 << 20
 ENTRY_ID_MAX = (1 << 31) - 1
-"""Java's writers can do no more either, and no index becomes longer than 16 GiB."""
+"""The limit of Java's writers; it keeps an index below 16 GiB."""
 STEP_MAX = 512
 """An entry at most this far beyond the last one leaves no hole in an index: its slot is in the next page."""
 BLOCK_BYTES = 512
 """Unit of `st_blocks`."""
 MAKING = ".making"
-"""Ends the name of an index that has no header yet."""
+"""Suffix of an index that has no header yet."""
 
 
 class LedgerHeader(NamedTuple):
-    """What an index says of its ledger."""
+    """The header of an index: what the bookie stores of a ledger."""
 
     master_key: bytes
     fenced: bool
@@ -54,11 +54,11 @@ class LedgerHeader(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """How much an index names.
+    """The entries that an index names.
 
     Attributes:
-        last: The highest entry; -1: it names none.
-        entries: How many.
+        last: The highest one; -1: none.
+        entries: Their number.
     """
 
     last: int
@@ -74,14 +74,14 @@ EMPTY = Filled(-1, 0)
 
 
 class IndexFiles:
-    """The indexes in the folders of a bookie. Slots hold locations; 0 is none.
+    """The indexes in the folders of a bookie. A slot contains a location; 0: none.
 
     Attributes:
-        filled: Of every ledger that has an index, how much that names. What a file lacks of it is damage.
+        filled: The entries that each index names, by ledger. If a file has fewer, it is damaged.
     """
 
     def __init__(self, disks: LedgerDisks, open_file_limit: int) -> None:
-        """The indexes in some folders; known once `survey` has told them all."""
+        """The indexes in the folders of the disks; known once `survey` has read them all."""
         self.filled: dict[int, Filled] = {}
         self._disks = disks
         self._folders: dict[int, str] = {}
@@ -90,15 +90,15 @@ class IndexFiles:
         self._open: OrderedDict[int, int] = OrderedDict()
 
     def survey(self) -> Iterator[tuple[int, LedgerIndex | LedgerFileError]]:
-        """All ledgers that have an index, with its header, or why that cannot be read. Reads all slots.
+        """Yield all ledgers with an index, each with its header or the error in it. Reads all slots.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         for folder in self._disks.folders:
             for ledger_id, path in index_files(folder):
                 if self._folders.setdefault(ledger_id, folder) != folder:
-                    self._drop(path)  # it was on the move when the bookie ended; they are the same
+                    self._drop(path)  # the bookie ended while it moved the file; both are equal
                     continue
                 try:
                     with open(path, "rb", buffering=0, opener=open_regular) as file:
@@ -112,11 +112,11 @@ class IndexFiles:
                     yield ledger_id, error
 
     def location(self, ledger_id: int, entry_id: int) -> int:
-        """Where an entry stands; 0: it is not there.
+        """Return the location of an entry; 0: it has none.
 
         Raises:
             LedgerFileError: The index has lost what it named.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         file = self._file(ledger_id)
         if file < 0 or entry_id > ENTRY_ID_MAX:
@@ -128,14 +128,14 @@ class IndexFiles:
             raise disk_error(self.path(ledger_id), "read", error) from error
         found = int.from_bytes(slot, "big", signed=True) if len(slot) == SLOT_BYTES else 0
         if not found and entry_id <= filled.last and (filled.has_no_hole or len(slot) < SLOT_BYTES):
-            raise self._lack(ledger_id, f"it named entry {entry_id}")
+            raise self._damage(ledger_id, f"it named entry {entry_id}")
         return found
 
     def slots(self, ledger_id: int, entry_id: int, count: int) -> bytes:
-        """Locations from an entry on (i64 each), perhaps fewer.
+        """Return up to `count` locations from an entry on (i64 each).
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         file = self._file(ledger_id)
         try:
@@ -145,10 +145,10 @@ class IndexFiles:
             raise disk_error(self.path(ledger_id), "read", error) from error
 
     def holes_bytes(self, ledger_id: int, entry_id: int) -> int:
-        """Bytes of holes that an index would have, once it has a slot for an entry, at most.
+        """Return how many bytes of holes an index has at most once it has a slot for an entry.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         file = self._file(ledger_id)
         stat = os.fstat(file) if file >= 0 else None
@@ -157,11 +157,11 @@ class IndexFiles:
         return max(size_bytes, wanted_bytes) - blocks * BLOCK_BYTES
 
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
-        """All entries that have a slot, ascending.
+        """Yield all entries that have a location, ascending.
 
         Raises:
             LedgerFileError: The index has lost what it named.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         if (file := self._file(ledger_id)) >= 0:
             wanted, found = self.filled.get(ledger_id, EMPTY).entries, 0
@@ -172,14 +172,14 @@ class IndexFiles:
             except OSError as error:
                 raise disk_error(self.path(ledger_id), "read", error) from error
             if found < wanted:
-                raise self._lack(ledger_id, f"it named {wanted} entries, now {found}")
+                raise self._damage(ledger_id, f"it named {wanted} entries, now {found}")
 
     def locations(self, ledger_id: int) -> Iterator[tuple[int, int]]:
-        """Entries with their locations, ascending, for a thread that writes; none, if the ledger is gone.
+        """Yield entries with their locations, ascending; none if the index is gone. For a thread that writes.
 
         Raises:
             LedgerFileError: The index has lost what it named.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         wanted, found = self.filled.get(ledger_id, EMPTY).entries, 0
         with suppress(FileNotFoundError):
@@ -187,27 +187,27 @@ class IndexFiles:
                 found += 1
                 yield one
         if found < wanted and ledger_id in self.filled:
-            raise self._lack(ledger_id, f"it named {wanted} entries, now {found}")
+            raise self._damage(ledger_id, f"it named {wanted} entries, now {found}")
 
     def move(self, ledger_id: int, moved: Mapping[int, tuple[int, int]]) -> None:
-        """Let slots name other locations, where they still name the old ones; durable.
+        """Replace locations by new ones where slots still contain the old ones; durable.
 
         Args:
-            ledger_id: Which; nothing is done if it is gone.
+            ledger_id: The ledger; if it is gone, nothing happens.
             moved: Old and new location, by entry.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         try:
             with open(self.path(ledger_id), "r+b", buffering=0, opener=open_regular) as file:
-                for first, run in _runs(moved):
+                for first, pairs in _ranges(moved):
                     at = INDEX_HEADER_BYTES + SLOT_BYTES * first
-                    slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(run), at))
+                    slots = array("q", os.pread(file.fileno(), SLOT_BYTES * len(pairs), at))
                     slots.byteswap()
-                    for place, (old, new) in enumerate(run):
-                        if slots[place] == old:
-                            slots[place] = new
+                    for which, (old, new) in enumerate(pairs):
+                        if slots[which] == old:
+                            slots[which] = new
                     slots.byteswap()
                     write_at(file.fileno(), slots.tobytes(), at)
                 os.fdatasync(file.fileno())
@@ -217,11 +217,11 @@ class IndexFiles:
             raise disk_error(self.path(ledger_id), "write", error) from error
 
     def write(self, ledger_id: int, header: LedgerHeader, locations: Mapping[int, int]) -> None:
-        """Write header and slots of a ledger, and make them durable. Makes the file where there is none.
+        """Write header and slots of a ledger, durably. Creates the file if there is none.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         head = encode_index_header(header.master_key, fenced=header.fenced, packet=header.packet)
         folder = self._folders.get(ledger_id)
@@ -231,15 +231,15 @@ class IndexFiles:
                 self._make(ledger_id, path, head)
             elif self._disks.avoids(folder):
                 path = self._leave(ledger_id, path)
-            # A file of its own: those for reading belong to another thread.
+            # Opened again: the open files for reading belong to another thread.
             with open(path, "r+b", buffering=0, opener=open_regular) as file:
                 write_at(file.fileno(), head, 0)
                 last, count = self.filled.get(ledger_id, EMPTY)
-                for first, run in _runs(locations):
-                    slots, at = array("q", run), INDEX_HEADER_BYTES + SLOT_BYTES * first
+                for first, values in _ranges(locations):
+                    slots, at = array("q", values), INDEX_HEADER_BYTES + SLOT_BYTES * first
                     slots.byteswap()
-                    count += len(run) - _count(os.pread(file.fileno(), SLOT_BYTES * len(run), at))
-                    last = max(last, first + len(run) - 1)
+                    count += len(values) - _count(os.pread(file.fileno(), SLOT_BYTES * len(values), at))
+                    last = max(last, first + len(values) - 1)
                     write_at(file.fileno(), slots.tobytes(), at)
                 os.fdatasync(file.fileno())
         except OSError as error:
@@ -247,7 +247,7 @@ class IndexFiles:
         self.filled[ledger_id] = Filled(last, count)
 
     def settle(self) -> None:
-        """Read from where files moved to; in the thread that reads."""
+        """Read moved files from their new paths; in the thread that reads."""
         moved, self._moved = self._moved, []
         for ledger_id in moved:
             self._forget(ledger_id)
@@ -267,12 +267,12 @@ class IndexFiles:
         self._open.clear()
 
     def _make(self, ledger_id: int, path: str, head: bytes, source: int = -1) -> None:
-        """A file with a header, or with all that a file has which is open."""
+        """Create a file with a header, or as a copy of an open file."""
         low = os.path.dirname(path)
         high = os.path.dirname(low)
         folder = os.path.dirname(high)
         try:
-            for one in (high, low):  # never the folder itself: when that is gone, its disk is
+            for one in (high, low):  # not the folder itself: if it is gone, its disk is
                 with suppress(FileExistsError):
                     os.mkdir(one)
             with open(path + MAKING, "wb", buffering=0, opener=open_regular) as made:
@@ -290,12 +290,12 @@ class IndexFiles:
         self._folders[ledger_id] = folder
 
     def _leave(self, ledger_id: int, old: str) -> str:
-        """Move a file to a folder that is not full; where it is now."""
+        """Move a file to a folder that is not full; return its new path."""
         path = index_path(self._disks.choose(), ledger_id)
         with open(old, "rb", buffering=0, opener=open_regular) as file:
             self._make(ledger_id, path, b"", file.fileno())
         self._moved.append(ledger_id)
-        # Before a slot changes: else a crash could leave two that differ.
+        # Before a slot changes: else a crash could leave two files that differ.
         self._drop(old)
         return path
 
@@ -308,23 +308,23 @@ class IndexFiles:
             raise disk_error(path, "remove", error) from error
 
     def path(self, ledger_id: int) -> str:
-        """Where the index of a ledger is; of one that has none, where it might have been."""
+        """Return the path of the index of a ledger; of a missing one, where it could have been."""
         return index_path(self._folders.get(ledger_id) or self._disks.folders[0], ledger_id)
 
     def _forget(self, ledger_id: int) -> None:
         if (file := self._open.pop(ledger_id, -1)) >= 0:
             os.close(file)
 
-    def _lack(self, ledger_id: int, what: str) -> LedgerFileError:
-        problem = f"this index has lost entries ({what}); a start makes it anew from the entry logs"
+    def _damage(self, ledger_id: int, what: str) -> LedgerFileError:
+        problem = f"this index has lost entries ({what}); a restart rebuilds it from the entry logs"
         return LedgerFileError(self.path(ledger_id), 0, problem)
 
     def _file(self, ledger_id: int) -> int:
-        """Its open file; -1: it never had one.
+        """Return the open file of an index; -1: it never existed.
 
         Raises:
             LedgerFileError: It is gone.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         if (file := self._open.get(ledger_id)) is not None:
             self._open.move_to_end(ledger_id)
@@ -334,7 +334,7 @@ class IndexFiles:
             file = open_regular(path, os.O_RDWR)
         except FileNotFoundError:
             if ledger_id in self.filled:
-                raise self._lack(ledger_id, "the file is gone") from None
+                raise self._damage(ledger_id, "the file is gone") from None
             return -1
         except OSError as error:
             raise disk_error(path, "open", error) from error
@@ -346,7 +346,7 @@ class IndexFiles:
 
 
 def _copy_data(source: int, to: int) -> None:
-    """Copy what is not a hole, and the size."""
+    """Copy the data outside holes, and the size."""
     size_bytes, at = os.fstat(source).st_size, 0
     while at < size_bytes:
         if (at := _next_data(source, at)) < 0:
@@ -360,11 +360,11 @@ def _copy_data(source: int, to: int) -> None:
 
 
 def written_slots(path: str) -> Iterator[tuple[int, int]]:
-    """Entries of an index with their locations, ascending; holes are not read.
+    """Yield the entries of an index with their locations, ascending; holes are not read.
 
     Raises:
         FileNotFoundError: There is no such file.
-        StoreIOError: The operating system refused.
+        StoreIOError: An I/O error occurred.
     """
     try:
         with open(path, "rb", buffering=0, opener=open_regular) as file:
@@ -376,59 +376,59 @@ def written_slots(path: str) -> Iterator[tuple[int, int]]:
 
 
 def _filled(file: int) -> Filled:
-    """How much an index names; holes are not read."""
+    """Return the entries that an index names; holes are not read."""
     last, count, at = -1, 0, INDEX_HEADER_BYTES
     while (at := _next_data(file, at)) >= 0:
         at -= (at - INDEX_HEADER_BYTES) % SLOT_BYTES
         data = os.pread(file, COPY_BYTES, at)
         if found := _count(data):
             slots = array("q", data[: len(data) // SLOT_BYTES * SLOT_BYTES])
-            place = next(place for place in reversed(range(len(slots))) if slots[place])
-            last, count = (at - INDEX_HEADER_BYTES) // SLOT_BYTES + place, count + found
+            which = next(which for which in reversed(range(len(slots))) if slots[which])
+            last, count = (at - INDEX_HEADER_BYTES) // SLOT_BYTES + which, count + found
         at += COPY_BYTES
     return Filled(last, count)
 
 
 def _count(slots: bytes) -> int:
-    """How many slots name a location; a part of one at the end does not."""
+    """Return how many slots contain a location; a partial slot at the end does not count."""
     slots = slots[: len(slots) // SLOT_BYTES * SLOT_BYTES]
-    if EMPTY_SLOT not in slots:  # ten times faster than a look at each
+    if EMPTY_SLOT not in slots:  # ten times faster than checking each slot
         return len(slots) // SLOT_BYTES
     return len(slots) // SLOT_BYTES - array("q", slots).count(0)
 
 
 def _written(file: int) -> Iterator[tuple[int, int]]:
-    """Slots that name a location, ascending."""
+    """Yield the slots that contain a location, ascending."""
     at = 0
     while (at := _next_written(file, at)) >= 0:
         slots = os.pread(file, SLOTS_READ * SLOT_BYTES, INDEX_HEADER_BYTES + at * SLOT_BYTES)
         whole = array("q", slots[: len(slots) // SLOT_BYTES * SLOT_BYTES])
         whole.byteswap()
-        yield from ((at + place, slot) for place, slot in enumerate(whole) if slot)
+        yield from ((at + which, slot) for which, slot in enumerate(whole) if slot)
         at += SLOTS_READ
 
 
 def _next_written(file: int, entry_id: int) -> int:
-    """The first entry from `entry_id` on that does not lie in a hole of the file; -1: none."""
+    """Return the first entry from `entry_id` on whose slot is not in a hole of the file; -1: none."""
     start = INDEX_HEADER_BYTES + entry_id * SLOT_BYTES
     found = _next_data(file, start)
     return entry_id + (found - start) // SLOT_BYTES if found >= 0 else -1
 
 
 def _next_data(file: int, position: int) -> int:
-    """Where from a position (bytes) on something else than a hole comes; -1: nothing does."""
+    """Return where the next data begins at or after a position (bytes); -1: the rest is a hole."""
     try:
         return os.lseek(file, position, os.SEEK_DATA)
     except OSError as error:
-        # A disk that cannot tell must not look like a ledger without entries: its logs would be deleted.
+        # An I/O error must not pass for a ledger without entries: its logs would be deleted.
         if error.errno != errno.ENXIO:
             raise
         return -1
 
 
-def _runs(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:
-    """Consecutive slots, each run with its first entry."""
+def _ranges(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:
+    """Yield the values of adjacent entries, each range with its first entry."""
     ordered = sorted(locations.items())
     for _, group in groupby(enumerate(ordered), lambda pair: pair[1][0] - pair[0]):
-        run = list(map(itemgetter(1), group))
-        yield run[0][0], [location for _, location in run]
+        pairs = list(map(itemgetter(1), group))
+        yield pairs[0][0], [value for _, value in pairs]

@@ -1,6 +1,6 @@
-"""The journals of a bookie: their files, the threads that write them, and what a start replays.
+"""The journals of a bookie: their files, the threads that write them, and the records that a start replays.
 
-Records of one ledger go to one journal, so nothing depends on an order between two of them.
+All records of a ledger are in one journal, so the order between journals does not matter.
 
 Source: BookKeeper bookie/Journal.java, JournalChannel.java.
 """
@@ -36,15 +36,16 @@ Map = Callable[[str], memoryview]
 def replayed_records(
     files: Mapping[int, str], mark: tuple[int, int], map_file: Map
 ) -> Iterator[tuple[str, JournalRecord]]:
-    """Records behind the mark with their files: what a start takes over.
+    """Yield the records after the mark, with their files: a start replays them.
 
     Args:
         files: Journal files by number.
         mark: File and position (bytes) before which nothing is needed.
-        map_file: Gives the bytes of a file.
+        map_file: Returns the bytes of a file.
 
     Raises:
-        LedgerFileError: A record is damaged, or a batch that others follow; or the file ends before the mark.
+        LedgerFileError: A record is damaged, or a batch that is not the last; or the file ends before the
+            mark.
     """
     first, position = mark
     for number, path in sorted(files.items()):
@@ -52,7 +53,7 @@ def replayed_records(
             continue
         data = map_file(path)
         if number == first and len(data) < position:
-            problem = f"the file ends here, before byte {position} that the last mark names"
+            problem = f"the file ends here, before byte {position}, where the last mark is"
             raise LedgerFileError(path, len(data), problem)
         start = start_of(path, data)
         start = max(start, position) if number == first else start
@@ -61,36 +62,36 @@ def replayed_records(
 
 
 def require_marked_file(files: Mapping[int, str], mark: tuple[int, int], folder: str) -> None:
-    """Refuse a journal that lacks the file from which a replay begins.
+    """Reject a journal without the file at which its replay begins.
 
     Raises:
-        LedgerFileError: It does: what was acknowledged last is lost here.
+        LedgerFileError: The file is missing; entries acknowledged last are lost.
     """
     number, position = mark
     if number > 0 and number not in files:
         path = os.path.join(folder, f"{number:x}.txn")
-        raise LedgerFileError(path, position, "the journal that the last mark names is not there")
+        raise LedgerFileError(path, position, "the journal file that the last mark names is missing")
 
 
 class Journal:
-    """One journal that a running bookie writes. `writer` is where records go."""
+    """One journal that a running bookie writes. Records are appended to `writer`."""
 
     def __init__(
         self,
         folder: str,
-        place: tuple[int, int],
+        number: tuple[int, int],
         config: BookieConfig,
         clock: Clock,
         failed: Callable[[], None],
     ) -> None:
-        """A journal that goes on in a new file once it is started.
+        """A journal that continues in a new file once it is started.
 
         Args:
             folder: The `current` of its folder.
-            place: Which journal of the bookie it is, and of how many; no two use a number twice.
-            config: Sizes and waits.
-            clock: Names the first file.
-            failed: Called in the journal's thread when nothing can be written any more.
+            number: Its number among the journals of the bookie, and their count; file numbers are unique.
+            config: Sizes and waiting times.
+            clock: Gives the number of the first file.
+            failed: Called in the journal's thread when it cannot write any more.
         """
         self.folder = folder
         self.writer = JournalWriter(
@@ -101,31 +102,31 @@ class Journal:
         )
         self._backups = config.journal_max_backups
         self._failed = failed
-        which, self._step = place
+        which, self._step = number
         newest = max(journal_files(folder), default=clock.now_ms())
         self._number = newest + 1 + (which - newest - 1) % self._step
         self._file = -1
         self._thread = threading.Thread(target=self._serve, name="bookie-journal", daemon=True)
 
     def start(self) -> None:
-        """Make the first file and write from now on.
+        """Create the first file and start to write.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         self._next_file()
         self._thread.start()
 
     def close(self) -> None:
-        """Write what was appended, then end. Idempotent."""
+        """Write all appended records, then end. Idempotent."""
         self.writer.close()
         if self._thread.is_alive():
             self._thread.join()
         self._close_file()
 
     def remove_before(self, number: int) -> None:
-        """Remove files before that of a mark, but for some of the newest."""
+        """Remove the files before that of a mark, except a configured number of the newest."""
         files = journal_files(self.folder)
         old = sorted(at for at in files if at < number)
         for at in old[: max(len(old) - self._backups, 0)]:
@@ -136,7 +137,7 @@ class Journal:
         try:
             while self.writer.run():
                 self._next_file()
-        except Exception as error:  # noqa: BLE001 - whatever ends it must be known: adds wait for it
+        except Exception as error:  # noqa: BLE001 - any error must be reported: adds wait for it
             event(log, logging.ERROR, "journal failed", path=self.writer.path, problem=error)
             self.writer.fail(error)
             self._failed()
@@ -171,19 +172,19 @@ class Journals:
     """All journals of one bookie.
 
     Attributes:
-        writers: Where records go, by journal.
+        writers: To append records to, by journal.
     """
 
     def __init__(
         self, folders: Sequence[str], config: BookieConfig, clock: Clock, failed: Callable[[], None]
     ) -> None:
-        """Journals that go on once they are started; see `Journal`.
+        """Journals that continue once they are started; see `Journal`.
 
         Args:
             folders: The `current` of each.
-            config: Sizes and waits of each.
-            clock: Names their first files.
-            failed: Called in the thread of one that cannot be written any more.
+            config: Sizes and waiting times of each.
+            clock: Gives the numbers of their first files.
+            failed: Called in the thread of a journal that cannot write any more.
         """
         count = len(folders)
         self._journals = [
@@ -192,40 +193,40 @@ class Journals:
         self.writers = tuple(one.writer for one in self._journals)
 
     def start(self) -> None:
-        """Make the first file of each and write from now on.
+        """Create the first file of each and start to write.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         for one in self._journals:
             one.start()
 
     def close(self) -> None:
-        """Write what was appended, then end. Idempotent."""
+        """Write all appended records, then end. Idempotent."""
         for one in self._journals:
             one.close()
 
     def of(self, ledger_id: int) -> int:
-        """Which journal the records of a ledger go to."""
+        """Return the number of a ledger's journal."""
         return ledger_id % len(self.writers)
 
     @property
     def marks(self) -> tuple[tuple[int, int], ...]:
-        """Of each journal: file and position up to which all is durable."""
+        """Of each journal: file and position up to which all records are durable."""
         return tuple(writer.mark for writer in self.writers)
 
     @property
     def failed(self) -> bool:
-        """Whether one of them cannot be written any more."""
+        """Whether a journal cannot write any more."""
         return any(writer.failed for writer in self.writers)
 
     @property
-    def behind_bytes(self) -> int:
-        """What the slowest has not made durable yet."""
+    def lag_bytes(self) -> int:
+        """Bytes that the slowest journal has not made durable yet."""
         return max(writer.appended - writer.synced for writer in self.writers)
 
     def remove_before(self, marks: Sequence[tuple[int, int]]) -> None:
-        """Remove files before those of the marks, but for some of the newest."""
+        """Remove the files before those of the marks, except a configured number of the newest."""
         for one, (number, _) in zip(self._journals, marks, strict=True):
             one.remove_before(number)

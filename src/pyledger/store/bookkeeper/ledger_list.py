@@ -1,8 +1,8 @@
-"""The list of a bookie's ledgers: a second witness of what their indexes hold.
+"""The list of a bookie's ledgers: a second record of how many entries their indexes name.
 
-An index that is gone or cut looks like a ledger that was never there. So each checkpoint tells in one more
-file which ledgers there are and how many entries their indexes name, after these are on disk and before the
-journal's mark moves on. The list is a lower bound at any moment.
+If an index is missing or truncated, its ledger seems never to have existed. So each checkpoint writes the
+ledgers, and how many entries their indexes name, to one more file. It does so after the indexes are on disk
+and before the journal's mark advances: the list is a lower bound at any moment.
 """
 
 import logging
@@ -34,19 +34,19 @@ from pyledger.wire.bookkeeper.ledger_list import (
 log = logger("store")
 
 SPARE_RECORDS = 16_384
-"""So many records that no longer count, and as many as there are ledgers, make a list be written anew."""
+"""A list is rewritten when it has this many obsolete records plus one for each ledger."""
 
 
 def read_list(paths: Iterable[str], marks: Mapping[int, tuple[int, int]]) -> ListContent | None:
-    """The list of a bookie; None: it has none, or another program has written to its folders since.
+    """Read the list of a bookie; None: it has none, or another program has written to its folders since.
 
     Args:
-        paths: Files that may be it, in its folders.
+        paths: Where it may be, in the folders of the bookie.
         marks: Of each journal: file and position (bytes) before which nothing is replayed.
 
     Raises:
-        LedgerFileError: It is damaged.
-        StoreIOError: The operating system refused.
+        LedgerFileError: The list is damaged.
+        StoreIOError: An I/O error occurred.
     """
     found: list[ListContent] = []
     for path in paths:
@@ -61,14 +61,14 @@ def read_list(paths: Iterable[str], marks: Mapping[int, tuple[int, int]]) -> Lis
 
 
 class LedgerList:
-    """The list of a running bookie. In the thread that writes checkpoints, but for `remove`.
+    """The list of a running bookie. All but `remove` belongs to the thread that writes checkpoints.
 
     Attributes:
-        ledgers: What it tells.
+        ledgers: Its content.
     """
 
     def __init__(self, disks: LedgerDisks) -> None:
-        """A list that is written anew by the first `write`."""
+        """A list that the first `write` rewrites."""
         self._disks = disks
         self.ledgers: dict[int, ListedLedger] = {}
         self._removed: set[int] = set()
@@ -77,16 +77,16 @@ class LedgerList:
         self._path, self._end = "", 0
 
     def read(self, marks: Iterable[tuple[int, int]]) -> dict[int, ListedLedger] | None:
-        """What the indexes must hold, by the list that was left; None: the list does not say.
+        """Return what the indexes must name according to the list on disk; None: it is missing or not usable.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         try:
             content = read_list(self._paths(), dict(enumerate(marks)))
         except LedgerFileError as error:
-            # It is the second witness: the first ones, the indexes, may well be sound.
-            event(log, logging.WARNING, "list of ledgers made anew", problem=error.problem, path=error.path)
+            # The indexes themselves may well be valid.
+            event(log, logging.WARNING, "list of ledgers is rebuilt", problem=error.problem, path=error.path)
             return None
         if content is None:
             return None
@@ -94,15 +94,15 @@ class LedgerList:
         return content.ledgers
 
     def write(self, marks: tuple[tuple[int, int], ...], changed: Mapping[int, ListedLedger]) -> None:
-        """Tell of ledgers whose indexes are on disk, and of those that were removed; durable.
+        """Write ledgers whose indexes are on disk, and those that were removed; durable.
 
         Args:
-            marks: Of each journal: file and position (bytes) up to which that is all.
-            changed: Ledgers that changed.
+            marks: Of each journal: file and position (bytes) up to which the list is complete.
+            changed: The ledgers that changed.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         self._marks = marks
         self.ledgers |= {
@@ -119,16 +119,16 @@ class LedgerList:
         self._removed.clear()
 
     def remove(self, ledger_id: int) -> None:
-        """Tell of a ledger no more, from the next `write` or `flush` on. While neither is under way."""
+        """Remove a ledger from the next `write` or `flush` on. Not to be called during either."""
         if self.ledgers.pop(ledger_id, None) is not None:
             self._removed.add(ledger_id)
 
     def flush(self) -> None:
-        """Make removals durable: from now on nothing of those ledgers is missed.
+        """Make removals durable: from now on no start expects those ledgers.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
         if self._removed:
             self.write(self._marks, {})

@@ -1,8 +1,8 @@
 """Reading the folders of a bookie without changing a byte: the entries that it would serve after a restart.
 
-Entries come from the entry logs, found by the index where the storage keeps one in files, by a walk over all
-logs where the index is RocksDB; then the journal is replayed from its mark on, as a start does. A walk also
-finds entries of ledgers that were deleted and not collected yet.
+Entries come from the entry logs. Index files give their locations; where the index is a RocksDB, all logs are
+scanned. Then the journal is replayed from its mark on, as a start does. A scan also finds entries of deleted
+ledgers that are not collected yet.
 
 Source: BookKeeper bookie/BookieImpl.java (readJournal), InterleavedLedgerStorage.java.
 """
@@ -27,7 +27,7 @@ LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry:
-    """One entry, and where its bytes begin."""
+    """One entry, with the file and position at which its bytes begin."""
 
     ledger_id: int
     entry_id: int
@@ -38,7 +38,7 @@ class HeldEntry:
 
 @dataclass(slots=True)
 class HeldLedger:
-    """What the bookie knows of a ledger beside its entries."""
+    """What the bookie stores of a ledger besides its entries."""
 
     master_key: bytes | None = None
     fenced: bool = False
@@ -53,10 +53,10 @@ class FileMaps:
         self._maps: dict[str, memoryview] = {}
 
     def map(self, path: str) -> memoryview:
-        """Bytes of a file; empty where it has none.
+        """Return the bytes of a file; an empty file is never mapped.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         if path not in self._maps:
             try:
@@ -74,7 +74,7 @@ class BookieReader:
 
     Attributes:
         folder: Its files.
-        ledgers: All that it has heard of, by id.
+        ledgers: All ledgers that it knows, by id.
     """
 
     def __init__(self, folder: BookieFolder) -> None:
@@ -82,12 +82,12 @@ class BookieReader:
 
         Raises:
             LedgerFileError: An index or a journal is damaged.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         self.folder = folder
         self.ledgers: dict[int, HeldLedger] = {}
         self._files = FileMaps()
-        # Entries of the journal that a start would take over, by ledger and entry.
+        # Entries that a start would replay from the journal, by ledger and entry.
         self._replayed: dict[int, dict[int, HeldEntry]] = {}
         for ledger_id, path in folder.indexes.items():
             index = decode_index(path, self._files.map(path))
@@ -97,30 +97,30 @@ class BookieReader:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Self:
-        """Open the folder of a bookie, or the folders, where it has several; see `read_bookie_folder`.
+        """Open the folder or folders of a bookie; see `read_bookie_folder`.
 
         Raises:
-            StoreNotFoundError: It holds no bookie's files.
-            StoreFormatError: It holds more than one bookie's.
+            StoreNotFoundError: It contains no bookie's files.
+            StoreFormatError: It contains the files of several bookies.
             LedgerFileError: An index or a journal is damaged.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         return cls(read_bookie_folder(path, *more))
 
     def entries(self) -> Iterator[HeldEntry]:
-        """The entries that the bookie would serve, by ledger and entry.
+        """Yield the entries that the bookie would serve, by ledger and entry.
 
         Raises:
             LedgerFileError: An entry log is damaged.
         """
         held = dict(self._walked_entries() if self.folder.has_rocksdb else self._indexed_entries())
         for ledger_id in sorted({*held, *self._replayed}):
-            places = held.get(ledger_id, {}) | self._replayed.get(ledger_id, {})
-            for entry_id in sorted(places):
-                yield places[entry_id]
+            entries = held.get(ledger_id, {}) | self._replayed.get(ledger_id, {})
+            for entry_id in sorted(entries):
+                yield entries[entry_id]
 
     def journal_records(self) -> Iterator[tuple[str, JournalRecord]]:
-        """Records that a start would replay, with their files.
+        """Yield the records that a start would replay, with their files.
 
         Raises:
             LedgerFileError: A record is damaged.
@@ -146,14 +146,14 @@ class BookieReader:
 
     def _indexed_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
         for ledger_id, where in self.folder.indexes.items():
-            places = {}
+            entries = {}
             for entry_id, location in written_slots(where):
                 log, position = location >> 32, location & 0xFFFFFFFF
                 if (path := self.folder.entry_logs.get(log)) is None:
-                    raise LedgerFileError(where, 8 * entry_id, f"entry log {log:x} is not there")
+                    raise LedgerFileError(where, 8 * entry_id, f"entry log {log:x} is missing")
                 entry = entry_at(path, self._files.map(path), position, ledger_id, entry_id)
-                places[entry_id] = HeldEntry(ledger_id, entry_id, path, position, entry)
-            yield ledger_id, places
+                entries[entry_id] = HeldEntry(ledger_id, entry_id, path, position, entry)
+            yield ledger_id, entries
 
     def _walked_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
         found: dict[int, dict[int, HeldEntry]] = {}

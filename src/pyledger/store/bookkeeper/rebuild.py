@@ -1,7 +1,7 @@
-"""Indexes rebuilt from the entry logs, at the start of a bookie whose indexes lack what they once held.
+"""Indexes rebuilt from the entry logs, when a bookie starts and its indexes name fewer entries than before.
 
-Nothing is missing before the journal is replayed: an entry that no log has may be there. Then whatever is
-missing still stops the start, since a bookie that says "no such entry" is believed.
+An entry that is in no entry log may be in the journal. If entries are still missing after the journal is
+replayed, the start fails: clients would believe a bookie that answers "no such entry".
 """
 
 import logging
@@ -18,22 +18,22 @@ log = logger("store")
 
 
 class IndexRecovery:
-    """What the indexes of one bookie lack, and how it comes back.
+    """Find and rebuild the incomplete indexes of one bookie.
 
     Attributes:
-        headers: What is known of every ledger that has an index, or had one.
+        headers: Of every ledger that has an index, or had one.
     """
 
     def __init__(self, indexes: IndexFiles, listed: Mapping[int, ListedLedger]) -> None:
-        """Look at all indexes.
+        """Read all indexes.
 
         Args:
-            indexes: Which.
-            listed: What they have to hold, as far as that is known.
+            indexes: The indexes of the bookie.
+            listed: The entries that they have to name, as far as that is known.
 
         Raises:
-            LedgerFileError: One is damaged, and nobody knows what it held.
-            StoreIOError: The operating system refused.
+            LedgerFileError: An index is damaged, and its ledger is not in the list.
+            StoreIOError: An I/O error occurred.
         """
         self._indexes = indexes
         self.headers: dict[int, LedgerHeader] = {}
@@ -42,46 +42,48 @@ class IndexRecovery:
                 self.headers[ledger_id] = LedgerHeader(found.master_key, found.fenced, found.packet)
             elif ledger_id not in listed:
                 raise found
-        self._lacking = {ledger_id: one for ledger_id, one in listed.items() if self._lacks(ledger_id, one)}
+        self._incomplete = {
+            ledger_id: one for ledger_id, one in listed.items() if self._is_incomplete(ledger_id, one)
+        }
 
-    def _lacks(self, ledger_id: int, one: ListedLedger) -> bool:
+    def _is_incomplete(self, ledger_id: int, one: ListedLedger) -> bool:
         there = self._indexes.filled.get(ledger_id, EMPTY)
         return ledger_id not in self.headers or there.entries < one.count or there.last < one.last_entry_id
 
     def rebuild(self, logs: EntryLogs) -> None:
-        """Let indexes that lack something name all that the entry logs have of their ledgers.
+        """Write the locations of all entries in entry logs to the incomplete indexes.
 
         Raises:
-            StoreFullError: No room.
-            StoreIOError: The operating system refused.
+            StoreFullError: The disk is full.
+            StoreIOError: An I/O error occurred.
         """
-        if not self._lacking:
+        if not self._incomplete:
             return
-        shown = sorted(self._lacking)[:5]
-        event(log, logging.WARNING, "indexes made anew", count=len(self._lacking), ledgers=shown)
-        for ledger_id, one in self._lacking.items():
+        shown = sorted(self._incomplete)[:5]
+        event(log, logging.WARNING, "indexes are rebuilt", count=len(self._incomplete), ledgers=shown)
+        for ledger_id, one in self._incomplete.items():
             self.headers.setdefault(ledger_id, LedgerHeader(one.master_key, one.fenced, None))
             self._indexes.write(ledger_id, self.headers[ledger_id], {})
-        for found in logs.places(self._lacking, self.headers):
+        for found in logs.locations(self._incomplete, self.headers):
             for ledger_id, locations in found.items():
                 self._indexes.write(ledger_id, self.headers[ledger_id], locations)
 
-    def require_all(self, runs: Callable[[int], Iterable[range]]) -> None:
-        """Refuse to go on where entries are missing still.
+    def require_all(self, entry_ranges: Callable[[int], Iterable[range]]) -> None:
+        """Check that no entry of an incomplete index is still missing.
 
         Args:
-            runs: Tells which entries of a ledger are there, in files and in memory.
+            entry_ranges: Returns the entries of a ledger, those in files and those in memory.
 
         Raises:
-            LedgerFileError: Some are.
+            LedgerFileError: Entries are missing.
         """
-        for ledger_id, one in self._lacking.items():
-            found = list(runs(ledger_id))
+        for ledger_id, one in self._incomplete.items():
+            found = list(entry_ranges(ledger_id))
             count, last = sum(map(len, found)), found[-1][-1] if found else -1
             if count < one.count or last < one.last_entry_id:
                 raise LedgerFileError(
                     self._indexes.path(ledger_id),
                     0,
                     f"ledger {ledger_id} has {count} entries, up to {last}; it had {one.count}, up to "
-                    f"{one.last_entry_id}, and neither an entry log nor the journal holds the others",
+                    f"{one.last_entry_id}, and neither an entry log nor the journal contains the others",
                 )

@@ -1,9 +1,9 @@
 """The disks of a running bookie: journals, entries in memory, entry logs, indexes.
 
-An entry goes to memory and to a journal; it is acknowledged once the journal has it on disk. A checkpoint
-moves what is in memory to the entry log and the index, and then the journals' marks: all before them is never
-replayed. The event loop puts and gets; one thread at a time does the work of a checkpoint, which touches only
-what nobody changes any more.
+An entry is stored in memory and in a journal; it is acknowledged once the journal is on disk. A checkpoint
+writes the entries in memory to the entry log and the index, and then advances the journals' marks: records
+before them are never replayed. The event loop puts and gets; one thread at a time writes a checkpoint, and it
+reads only entries that do not change any more.
 
 Source: BookKeeper bookie/BookieImpl.java, SyncThread.java, InterleavedLedgerStorage.java.
 """
@@ -46,11 +46,11 @@ Marks = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What one checkpoint moves.
+    """The entries and headers that one checkpoint writes.
 
     Attributes:
-        marks: Of each journal: all before it is among the entries, or was moved before.
-        entries: Not changed any more.
+        marks: Of each journal: records before it are among the entries, or in an earlier checkpoint.
+        entries: They do not change any more.
         headers: Of all ledgers that changed.
     """
 
@@ -63,12 +63,12 @@ class BookieStore:
     """All folders of one running bookie.
 
     Attributes:
-        ledgers: All that it has heard of, by id.
-        deleted: Ledgers that are known to be deleted; what entry logs have of others stays.
-        journals: Where what is acknowledged is durable first.
-        disks: Of entry logs and indexes.
-        is_listed: Whether a list of ledgers was left.
-        cached_bytes: Of entries in memory that are not in the entry log.
+        ledgers: All ledgers that it knows, by id.
+        deleted: Ledgers that are known to be deleted; the entries of all others are kept.
+        journals: Where entries become durable before they are acknowledged.
+        disks: Those of entry logs and indexes.
+        is_listed: Whether the folders had a list of ledgers.
+        cached_bytes: Size of the entries that are in memory but not in the entry log.
         waits: Whether a read may wait for the disk; if not, it raises `PageNotCachedError`.
     """
 
@@ -82,7 +82,7 @@ class BookieStore:
         self.disks = LedgerDisks(
             folders, config.disk_usage_threshold_percent, config.disk_usage_lwm_threshold_percent
         )
-        # A journal that two bookies had would lose the files that only one of them needs no more.
+        # Two bookies with one journal would remove files that the other one still needs.
         apart = {os.path.realpath(folder): folder for folder in (*self._journal_folders, *folders)}
         self._locks = [StoreLock(folder) for folder in apart.values()]
         self.ledgers: dict[int, LedgerAtBookie] = {}
@@ -111,7 +111,7 @@ class BookieStore:
         clock: Clock,
         failed: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Open the folders and begin; see `recover` and `begin`."""
+        """Open the folders for adds; see `recover` and `begin`."""
         store = cls.recover(paths, config, clock, failed)
         store.begin()
         return store
@@ -120,18 +120,18 @@ class BookieStore:
     def recover(
         cls, paths: BookiePaths, config: BookieConfig, clock: Clock, failed: Callable[[], None]
     ) -> Self:
-        """Open the folders, made where they are missing, and replay the journal. Nothing can be added yet.
+        """Open the folders, create missing ones, and replay the journal. Entries cannot be added yet.
 
         Args:
             paths: Folders of journals, and of entry logs and indexes.
-            config: Sizes and waits.
+            config: Sizes and waiting times.
             clock: For the name of the first journal.
-            failed: Called in another thread when a journal cannot be written any more.
+            failed: Called in another thread when a journal cannot write any more.
 
         Raises:
-            StoreLockedError: Another bookie has them open.
-            LedgerFileError: A file is damaged, or the journal that the mark names is gone.
-            StoreError: The operating system refused.
+            StoreLockedError: Another bookie has the folders open.
+            LedgerFileError: A file is damaged, or the journal that the mark names is missing.
+            StoreError: An I/O error occurred.
         """
         store = cls(paths, config, clock, failed)
         try:
@@ -143,13 +143,13 @@ class BookieStore:
             raise
         return store
 
-    # --- what the rules ask for
+    # --- what the rules require
 
     def can_hold(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether an index can have a slot for an entry, without more holes than it may have.
+        """Whether an index can have a slot for an entry without exceeding the limit of holes.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         if entry_id <= min(ENTRY_ID_MAX, self.last_ids.get(ledger_id, -1) + STEP_MAX):
             return True
@@ -157,7 +157,7 @@ class BookieStore:
         return entry_id <= ENTRY_ID_MAX and holes_bytes <= self.config.index_holes_max_bytes
 
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
-        """Store an entry in memory, in the place of an older copy."""
+        """Store an entry in memory; it replaces an older copy."""
         entries = self.cache.get(ledger_id)
         if entries is None:
             entries = self.cache[ledger_id] = {}
@@ -167,12 +167,12 @@ class BookieStore:
             self.last_ids[ledger_id] = entry_id
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """An entry; None: it was never stored.
+        """Return an entry; None: it was never stored.
 
         Raises:
             PageNotCachedError: It is on disk only, and `waits` is off.
             LedgerFileError: It is damaged.
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         for held in (self.cache, self._moving):
             if (entries := held.get(ledger_id)) is not None and (entry := entries.get(entry_id)) is not None:
@@ -183,10 +183,10 @@ class BookieStore:
         return self.logs.read(location, ledger_id, entry_id, wait=self.waits) if location else None
 
     def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
-        """Entries from one on without a hole, as far as they are at hand; each counts with 4 bytes more.
+        """Return consecutive entries that need no wait for the disk; each counts with 4 bytes more.
 
         Raises:
-            StoreIOError: The operating system refused.
+            StoreIOError: An I/O error occurred.
         """
         found: list[bytes] = []
         held = [one for cache in (self.cache, self._moving) if (one := cache.get(ledger_id))]
@@ -194,16 +194,16 @@ class BookieStore:
             at = entry_id + len(found)
             for entries in held:
                 if (entry := entries.get(at)) is not None:
-                    run = [entry]
+                    more = [entry]
                     break
             else:
                 count = min(count_max - len(found), self.last_ids.get(ledger_id, -1) + 1 - at)
-                run = self._following_on_disk(ledger_id, at, count, bytes_max, held)
-            size_bytes = sum(map(len, run)) + SIZE_BYTES * len(run)
-            if not run or size_bytes > bytes_max:
+                more = self._following_on_disk(ledger_id, at, count, bytes_max, held)
+            size_bytes = sum(map(len, more)) + SIZE_BYTES * len(more)
+            if not more or size_bytes > bytes_max:
                 break
             bytes_max -= size_bytes
-            found += run
+            found += more
         return found
 
     def _following_on_disk(
@@ -215,18 +215,19 @@ class BookieStore:
             ids = range(entry_id, entry_id + min(count, SLOTS_READ))
             count = len(list(takewhile(lambda one: not any(one in entries for entries in held), ids)))
         slots = self._indexes.slots(ledger_id, entry_id, count)
-        return self.logs.read_run(slots, ledger_id, entry_id, bytes_max)
+        return self.logs.read_batch(slots, ledger_id, entry_id, bytes_max)
 
     def take_adds(self, frames: list[Any], at: int, *, version2: bool) -> tuple[int, bytes, list[int]]:
-        """Take the run of ordinary adds that begins at a frame, into memory and into the journal.
+        """Take the batch of plain adds that begins at a frame, into memory and into the journal.
 
         Args:
-            frames: Of requests, without their lengths.
-            at: Which of them is the first.
+            frames: Requests, without their lengths.
+            at: The first of the batch.
             version2: Whether they are of version 2 of the protocol, else of version 3.
 
-        Returns: How many were taken, all of one journal; their answers, for when that is on disk as far as it
-        is appended; their ledgers.
+        Returns: How many were taken, all for one journal; their responses, to send once the journal is on
+            disk
+        up to here; their ledgers.
 
         Raises:
             StoreError: The journal has failed.
@@ -236,11 +237,11 @@ class BookieStore:
         return count, answers, ledger_ids
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """The highest entry of a ledger."""
+        """Return the highest entry of a ledger; None: it has none."""
         return self.last_ids.get(ledger_id)
 
-    def runs(self, ledger_id: int) -> Iterator[range]:
-        """Entries of a ledger that are there: runs without a hole, ascending."""
+    def entry_ranges(self, ledger_id: int) -> Iterator[range]:
+        """Yield the entries of a ledger as ranges without a hole, ascending."""
         found = set(self._indexes.entry_ids(ledger_id))
         found.update(self.cache.get(ledger_id, ()), self._moving.get(ledger_id, ()))
         start = end = -1
@@ -256,10 +257,10 @@ class BookieStore:
     # --- checkpoints
 
     def begin_checkpoint(self) -> Checkpoint | None:
-        """Take what is in memory for a checkpoint; None: nothing changed. In the thread that puts.
+        """Take the entries in memory for a checkpoint; None: nothing changed. In the thread that puts.
 
-        Entries stay readable until `end_checkpoint`. One checkpoint at a time: one that failed is given
-        again, since no mark may pass what it has.
+        Entries stay readable until `end_checkpoint`. There is one checkpoint at a time. One that failed is
+        returned again, since no mark may pass its entries.
         """
         if self._begun is not None:
             return self._begun
@@ -283,7 +284,7 @@ class BookieStore:
         """Write entries and indexes, then the marks; in any one thread.
 
         Raises:
-            StoreError: It failed. The journal still has everything, and a start would replay it.
+            StoreError: The write failed. A start would replay all of it from the journals.
         """
         self._move(checkpoint)
         self._list.write(checkpoint.marks, dict(self._listed(checkpoint.headers)))
@@ -292,7 +293,7 @@ class BookieStore:
         self.journals.remove_before(checkpoint.marks)
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """What was moved is read from disk from now on. In the thread that puts."""
+        """Read the entries of the checkpoint from disk from now on. In the thread that puts."""
         self._marks = checkpoint.marks
         self._begun = None
         self._moving = {}
@@ -305,16 +306,16 @@ class BookieStore:
                 continue  # deleted meanwhile
             entries = checkpoint.entries[ledger_id]
             ids = sorted(entries)
-            places = self.logs.append(ledger_id, map(entries.__getitem__, ids))
-            locations[ledger_id] = dict(zip(ids, places, strict=True))
+            appended = self.logs.append(ledger_id, map(entries.__getitem__, ids))
+            locations[ledger_id] = dict(zip(ids, appended, strict=True))
         self.logs.sync()
         for ledger_id in sorted(checkpoint.headers):
             self._indexes.write(ledger_id, checkpoint.headers[ledger_id], locations.get(ledger_id, {}))
 
-    # --- beginning and end
+    # --- start and end
 
     def _recover(self) -> None:
-        self.disks.look()
+        self.disks.check()
         count = len(self._journal_folders)
         marks = [read_mark(self.disks.folders, mark_name(which, count)) for which in range(count)]
         listed = self._list.read(marks)
@@ -327,7 +328,7 @@ class BookieStore:
                 self.last_ids[ledger_id] = last
         for folder, mark in zip(self._journal_folders, marks, strict=True):
             self._replay(folder, mark)
-        recovery.require_all(self.runs)
+        recovery.require_all(self.entry_ranges)
         self._list.ledgers = dict(self._listed(recovery.headers))
 
     def _listed(self, headers: Mapping[int, LedgerHeader]) -> Iterator[tuple[int, ListedLedger]]:
@@ -336,10 +337,10 @@ class BookieStore:
             yield ledger_id, ListedLedger(header.master_key, header.fenced, last, count)
 
     def begin(self) -> None:
-        """Go on in new journals.
+        """Continue in new journals: from now on entries can be added.
 
         Raises:
-            StoreError: The operating system refused.
+            StoreError: An I/O error occurred.
         """
         try:
             self._begin()
@@ -358,14 +359,14 @@ class BookieStore:
                 entry_id_max=ENTRY_ID_MAX,
                 step_max=STEP_MAX,
             )
-            # All that was replayed goes to disk before the first request. Where it finds no room it is read
-            # from memory, and the journals keep it.
+            # Replayed entries are written to disk before the first request. If the disks are full, they stay
+            # in memory and in the journals.
             self._begun = checkpoint = self._take(self.journals.marks)
             try:
                 self.write_checkpoint(checkpoint)
             except StoreFullError as error:
                 self.disks.leave_out(error.path)
-                event(log, logging.ERROR, "no room for entries, they stay in the journal", problem=error)
+                event(log, logging.ERROR, "disks are full, entries stay in the journal", problem=error)
             else:
                 self.end_checkpoint(checkpoint)
             for ledger_id in self.ledgers:
@@ -387,29 +388,29 @@ class BookieStore:
                 self._indexes.settle()
 
     def _learn_confirmed(self, ledger_id: int) -> None:
-        """What the last entry and the explicit packet tell of the last confirmed entry.
+        """Set the LAC of a ledger from its last entry and its explicit packet.
 
-        An entry that cannot be read is an error for who asks for it; other ledgers can be read.
+        If the entry cannot be read, only reads of that entry fail.
         """
         ledger = self.ledgers[ledger_id]
         if ledger.packet is not None:
-            ledger.tell(ledger.packet)
+            ledger.learn_confirmed(ledger.packet)
         try:
             last = self.last_ids.get(ledger_id)
             if last is not None and (entry := self.get(ledger_id, last)):
                 ledger.last_add_confirmed = max(ledger.last_add_confirmed, HEADER.unpack_from(entry)[2])
         except (LedgerFileError, StoreIOError) as error:
-            event(log, logging.ERROR, "last entry of a ledger is lost here", ledger=ledger_id, problem=error)
+            event(log, logging.ERROR, "last entry of a ledger is lost", ledger=ledger_id, problem=error)
 
     def _closed_logs(self) -> dict[int, dict[int, int]]:
-        # What was removed is missed by no start any more, before what it left goes.
+        # No start may expect removed ledgers any more before their entries are deleted.
         self._list.flush()
         return self.logs.closed(list(self.ledgers))
 
     def unknown_ledgers(self) -> set[int]:
-        """Ledgers that stand in closed entry logs, have no index, and are not known to be deleted.
+        """Return ledgers that have entries in closed logs but no index, and are not known to be deleted.
 
-        In the thread that writes checkpoints, as the two below.
+        In the thread that writes checkpoints, as the two methods below.
 
         Raises:
             StoreError: The disk failed.
@@ -419,7 +420,7 @@ class BookieStore:
         )
 
     def dead_logs(self) -> list[int]:
-        """Entry logs that hold nothing but ledgers that were deleted.
+        """Return the entry logs in which all ledgers were deleted.
 
         Raises:
             StoreError: The disk failed.
@@ -430,20 +431,20 @@ class BookieStore:
         return [number for number, sizes in closed.items() if sizes.keys() <= gone]
 
     def logs_worth_compacting(self, threshold_percent: int) -> list[int]:
-        """Entry logs of which less than a share is needed, and all of whose ledgers are known."""
+        """Return the entry logs of which less than a share is needed, and all of whose ledgers are known."""
         unknown = self.unknown_ledgers()
         found = logs_worth_compacting(self.logs, self.ledgers, threshold_percent)
         return [number for number in found if unknown.isdisjoint(self.logs.sizes[number])]
 
     def compaction(self, number: int) -> Iterator[int]:
-        """Move what is needed of a log, see `bookie_compaction`. In the thread that writes checkpoints."""
+        """Move the needed entries of a log; see `compaction`. In the thread that writes checkpoints."""
         return compaction(self.logs, self._indexes, number)
 
     def close(self) -> None:
-        """End in good order: all is in entry logs and indexes, and nothing is left to replay.
+        """Shut down cleanly: all entries are in entry logs and indexes, and nothing is left to replay.
 
         Raises:
-            StoreFullError: There was no room for it. The journals have it.
+            StoreFullError: The disks are full. The entries are in the journals.
             StoreError: The disk failed.
         """
         self.journals.close()
@@ -456,21 +457,21 @@ class BookieStore:
             self.let_go()
 
     def abandon(self) -> None:
-        """End without a write but the journal's, which a start replays: a disk has failed."""
+        """End after a disk failure: write only the journals, which a start replays."""
         self.journals.close()
         self.let_go()
 
     def let_go(self) -> None:
-        """Close all files as they are, and give the folders back."""
+        """Close all files as they are, and unlock the folders."""
         self.logs.let_go()
         self._indexes.close()
         for lock in self._locks:
             lock.release()
 
     def remove_ledger(self, ledger_id: int) -> None:
-        """Forget a ledger that was deleted; its entries go with the last log that holds only such.
+        """Forget a deleted ledger; its entries are removed with logs in which all ledgers were deleted.
 
-        While no checkpoint is written.
+        Not to be called while a checkpoint is written.
         """
         self.ledgers.pop(ledger_id, None)
         self.last_ids.pop(ledger_id, None)

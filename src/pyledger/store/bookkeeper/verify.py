@@ -1,10 +1,10 @@
 """Checking the folders of a bookie: journals, entry logs and indexes against each other, digests of entries.
 
-Digests need no password where they are CRCs. Which a ledger has is not told in the folder: it is the one that
-any of its entries bears. Entries of a ledger whose digest cannot be known are counted, not judged.
+A CRC needs no password. The folder does not state the digest type of a ledger: any valid entry of the ledger
+shows it. Entries of a ledger whose digest type stays unknown are counted, but not checked.
 
-An entry that an entry log has and no index names is lost to clients, unless its ledger was deleted or it was
-never acknowledged. The list of ledgers of our bookies tells that; of a folder without one it is a guess.
+An entry that is in an entry log and in no index is lost to clients, unless its ledger was deleted or it was
+never acknowledged. The list of ledgers of our bookies shows which; in a folder without a list it is a guess.
 """
 
 from collections import Counter
@@ -37,17 +37,17 @@ class BookieCheck:
     """One check of a bookie's folder.
 
     Attributes:
-        entries: Entries that were looked at, copies included.
-        unguarded: Of them, those whose digest cannot be known.
+        entries: Number of entries that were read, copies included.
+        unguarded: Those of them whose digest type is unknown.
     """
 
     def __init__(self, path: str, *more: str) -> None:
-        """Look at the folder, or the folders, where it has several; see `read_bookie_folder`.
+        """Read which files the folder or folders contain; see `read_bookie_folder`.
 
         Raises:
-            StoreNotFoundError: It holds no bookie's files.
-            StoreFormatError: It holds more than one bookie's.
-            StoreIOError: The operating system refused.
+            StoreNotFoundError: It contains no bookie's files.
+            StoreFormatError: It contains the files of several bookies.
+            StoreIOError: An I/O error occurred.
         """
         self.folder: BookieFolder = read_bookie_folder(path, *more)
         self.entries = self.unguarded = 0
@@ -58,7 +58,7 @@ class BookieCheck:
         self._unnamed: dict[int, set[int]] = {}
 
     def problems(self) -> Iterator[Finding]:
-        """What is wrong, as it is found."""
+        """Yield the findings as the files are read."""
         for stranger in self.folder.unusual:
             yield Finding("unusual", stranger.path, None, stranger.what, "note")
         if self.folder.dirty:
@@ -80,7 +80,7 @@ class BookieCheck:
             start = start_of(path, data)
             for one in records(path, data[: whole_end(path, number, data, start)], start):
                 if isinstance(one.record, EntryRecord):
-                    self._look(
+                    self._check_digest(
                         one.record.ledger_id, one.record.entry_id, path, one.position, one.record.entry
                     )
         except LedgerFileError as error:
@@ -89,17 +89,17 @@ class BookieCheck:
     def _entry_log(self, path: str) -> Iterator[Finding]:
         data, sizes = self._files.map(path), Counter[int]()
         try:
-            told = ledgers_map(path, data)
+            mapped = ledgers_map(path, data)
             for one in logged_entries(path, data):
                 sizes[one.ledger_id] += len(one.entry) + 4
-                self._look(one.ledger_id, one.entry_id, path, one.position, one.entry)
+                self._check_digest(one.ledger_id, one.entry_id, path, one.position, one.entry)
                 if not self._is_named(one.ledger_id, one.entry_id):
                     self._unnamed.setdefault(one.ledger_id, set()).add(one.entry_id)
         except LedgerFileError as error:
             yield Finding("bookie-log", path, error.position, error.problem)
             return
-        if told is not None and told != sizes:
-            wrong = sorted(ledger for ledger in {*told, *sizes} if told.get(ledger) != sizes[ledger])
+        if mapped is not None and mapped != sizes:
+            wrong = sorted(ledger for ledger in {*mapped, *sizes} if mapped.get(ledger) != sizes[ledger])
             yield Finding("bookie-log", path, None, f"its map of ledgers is wrong for {wrong[:5]}")
 
     def _index(self, ledger_id: int, path: str) -> Iterator[Finding]:
@@ -127,9 +127,9 @@ class BookieCheck:
 
     @cached_property
     def _replayed(self) -> dict[int, set[int]]:
-        """Entries that a start takes from the journal."""
+        """Entries that a start replays from the journal."""
         found: dict[int, set[int]] = {}
-        with suppress(LedgerFileError):  # it is told where the journal is looked at
+        with suppress(LedgerFileError):  # `_journal` reports it
             for journal in self.folder.journals:
                 for _, one in replayed_records(journal.files, journal.mark, self._files.map):
                     if isinstance(one.record, EntryRecord):
@@ -137,7 +137,7 @@ class BookieCheck:
         return found
 
     def _lost_entries(self) -> Iterator[Finding]:
-        """Entries that were there once, or are there, and that no index names."""
+        """Yield entries that the bookie had, or has, and that no index names."""
         listed: dict[int, ListedLedger] | None = None
         try:
             if (content := read_list(self.folder.lists, self.folder.marks)) is not None:
@@ -170,7 +170,7 @@ class BookieCheck:
     def _index_of(self, ledger_id: int) -> str:
         return self.folder.indexes.get(ledger_id, self.folder.path)
 
-    def _look(
+    def _check_digest(
         self, ledger_id: int, entry_id: int, path: str, position: int, entry: bytes | memoryview
     ) -> None:
         self.entries += 1

@@ -79,7 +79,7 @@ def entry_at(path: str, data: memoryview, position: int, ledger_id: int, entry_i
     (size,) = _SIZE.unpack_from(data, at)
     entry = data[position : position + max(size, 0)]
     if size < _IDS.size or len(entry) < size or _IDS.unpack_from(entry) != (ledger_id, entry_id):
-        raise LedgerFileError(path, position, f"no entry {entry_id} of ledger {ledger_id} stands here")
+        raise LedgerFileError(path, position, f"entry {entry_id} of ledger {ledger_id} is not here")
     return entry
 
 

@@ -214,7 +214,7 @@ _RESPONSE_FIELDS: dict[type[m.Response], Callable[[Any], dict[str, Any]]] = {
     m.ListEntriesResponse: lambda r: _given(
         status=r.status,
         ledgerId=r.ledger_id,
-        availabilityOfEntriesOfLedger=None if r.runs is None else encode_availability(r.runs),
+        availabilityOfEntriesOfLedger=None if r.ranges is None else encode_availability(r.ranges),
     ),
 }
 
@@ -276,9 +276,9 @@ def _read_response(body: Any, common: dict[str, Any]) -> m.ReadResponse:
 
 
 def _list_response(body: Any, common: dict[str, Any]) -> m.ListEntriesResponse:
-    told = _optional(body, "availabilityOfEntriesOfLedger")
-    runs = None if told is None else tuple(islice(decode_availability(told), RUNS_MAX))
-    return m.ListEntriesResponse(ledger_id=body.ledgerId, runs=runs, **common)
+    encoded = _optional(body, "availabilityOfEntriesOfLedger")
+    ranges = None if encoded is None else tuple(islice(decode_availability(encoded), RUNS_MAX))
+    return m.ListEntriesResponse(ledger_id=body.ledgerId, ranges=ranges, **common)
 
 
 _RESPONSES: dict[int, Callable[[Any, dict[str, Any]], m.Response]] = {
