@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 
 from pyledger import (
     Admin,
@@ -73,11 +74,14 @@ def keep() -> None:
     with MessageStore.open("store", flush_disk_type="sync", retention_hours=48) as store:
         print(store.put(Message("orders", b"one")).queue_offset)
         print(store.get("orders", 0, 0, max_count=10).status)
+        print(store.query("orders", "A-2", since=datetime.now(UTC) - timedelta(hours=1), limit=10))
+        store.get("orders", 0, 0, max_count=10)  # E: call-arg
     MessageStore.open("store", retention_hour=48)  # E: call-arg
     MessageStore.open("store", flush_disk_type="later")  # E: arg-type
     with StoreReader.open("store") as reader:
-        for message in reader.messages(topics=["orders"]):
+        for message in reader.messages(order="queue", topics=["orders"], since=1_700_000_000_000):
             print(message.body)
+        print(reader.messages(order="queue"))  # E: call-arg
 
 
 def add_entries() -> None:

@@ -262,9 +262,9 @@ def test_a_body_that_cannot_be_unpacked_costs_its_row_whatever_columns_are_asked
 def test_messages_are_checked_as_rows_are(store: Path, log: LogFiles, order: Any) -> None:
     log.edit(log.offsets[50] + 88, b"BODY")
     with StoreReader.open(store) as reader, pytest.raises(CorruptRecordError):
-        list(reader.messages(order))
+        list(reader.messages(order=order))
     with StoreReader.open(store, on_corrupt="skip") as reader:
-        assert sum(1 for _ in reader.messages(order)) == COUNT - 1
+        assert sum(1 for _ in reader.messages(order=order)) == COUNT - 1
 
 
 def test_a_scan_gives_its_rows_as_often_as_it_is_asked(store: Path, log: LogFiles) -> None:

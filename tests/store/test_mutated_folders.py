@@ -65,7 +65,7 @@ def test_mutated_folder_is_read_safely(
         # Any error must be one of ours; what is yielded before it must be sound.
         with contextlib.suppress(PyLedgerError), StoreReader.open(store, on_corrupt=on_corrupt) as reader:
             for order in ("log", "queue"):
-                for message in reader.messages(order):
+                for message in reader.messages(order=order):
                     body = message.body
                     assert zlib.crc32(body) & 0x7FFFFFFF == message.body_crc or not body
                     assert body in written

@@ -29,9 +29,9 @@ from pyledger.arrow.scan_plan import (
 )
 from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.model.tags import parse_tags
+from pyledger.model.times import Time, time_ms
 from pyledger.store.reading.log_end import Damage
 from pyledger.store.reading.reader import StoreReader
-from pyledger.store.reading.times import Time, time_ms
 from pyledger.store.reading.wanted_ranges import wanted_ranges
 
 try:

@@ -133,7 +133,7 @@ def selected_messages(reader: Any, order: str, selection: dict[str, Any]) -> Ite
     wanted = set(selection["topics"])
     missing = set(wanted)
     arguments = {name: None if value == () else value for name, value in selection.items()}
-    for message in reader.messages(order, **arguments):
+    for message in reader.messages(order=order, **arguments):
         missing.discard(message.topic)
         yield message
     require_topics(reader, missing)

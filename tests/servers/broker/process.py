@@ -57,7 +57,7 @@ class BrokerProcess:
         with StoreReader.open(self.store) as reader:
             topics = {name for name, _ in reader.queues()}
             return (
-                [message.body for message in reader.messages("queue", topics=[topic])]
+                [message.body for message in reader.messages(order="queue", topics=[topic])]
                 if topic in topics
                 else []
             )

@@ -186,7 +186,7 @@ def check_folder(folder: Path, wanted: set[bytes]) -> None:
     """A member's folder as it was left in good order: sound, and with all that was acknowledged."""
     assert [problem for problem in verify(folder) if problem.severity != "note"] == []
     with StoreReader.open(folder) as reader:
-        found = Counter(message.body for message in reader.messages("queue", topics=["T"]))
+        found = Counter(message.body for message in reader.messages(order="queue", topics=["T"]))
         assert wanted <= set(found)
         body = max(wanted)
         (message,) = reader.query("T", f"k{body.decode()}")

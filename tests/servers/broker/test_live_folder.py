@@ -92,7 +92,7 @@ def test_readers_see_what_was_acknowledged(tmp_path: Path) -> None:
             for order in ("log", "queue"):
                 least = sent.acknowledged
                 with StoreReader.open(node.folder) as reader:
-                    bodies = [one.body for one in reader.messages(order, topics=[TOPIC])]
+                    bodies = [one.body for one in reader.messages(order=order, topics=[TOPIC])]
                     found = reader.query(TOPIC, f"k{least - 1}")
                 check(bodies, least, sent.acknowledged + BATCH)
                 assert [one.body for one in found] == [body_of(least - 1)]

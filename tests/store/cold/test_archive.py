@@ -66,7 +66,9 @@ def test_everything_reads_the_same(plain: Path, packed: Path) -> None:
     assert found(packed) == found(plain)
     with StoreReader.open(plain) as one, StoreReader.open(packed) as other:
         assert other.queues() == one.queues()
-        assert [m.body for m in other.messages("queue")] == [m.body for m in one.messages("queue")]
+        assert [m.body for m in other.messages(order="queue")] == [
+            m.body for m in one.messages(order="queue")
+        ]
         assert [m.physical_offset for m in other.messages(tail=700)] == [
             m.physical_offset for m in one.messages(tail=700)
         ]
@@ -181,7 +183,7 @@ def test_a_living_store_reads_appends_and_deletes(plain: Path, copy: Path) -> No
     with MessageStore.open(copy, **SIZES) as store:
         place = store.put(Message("orders", b"new", queue_id=0))
         for offset, topic, queue_id, queue_offset, body, *_ in wanted[::101]:
-            result = store.get(topic, queue_id, queue_offset, 1)
+            result = store.get(topic, queue_id, queue_offset, max_count=1)
             assert [m.body for m in result.messages] == [body]
             assert store.message_at(offset).body == body
         assert store.message_at(place.physical_offset).body == b"new"
@@ -199,7 +201,7 @@ def test_a_recovery_after_a_kill_reads_archived_files(plain: Path, copy: Path) -
     shutil.rmtree(copy / "consumequeue")
     (copy / "checkpoint").unlink()
     with MessageStore.open(copy, **SIZES) as store:
-        assert store.get("rare", 1, 0, 32).messages
+        assert store.get("rare", 1, 0, max_count=32).messages
     assert found(copy) == found(plain)
     rebuild(copy)
     assert found(copy) == found(plain)

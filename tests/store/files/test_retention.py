@@ -29,6 +29,14 @@ class FixedHour(SystemClock):
         return self.hour
 
 
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How full the disk is, in percent, as the retention service sees it."""
+    percent = [10]
+    monkeypatch.setattr("pyledger.store.messages.services.disk_usage", lambda _: percent[0])
+    return percent
+
+
 def fill(store: StoreEngine, count: int = 400) -> None:
     for number in range(count):
         store.put(Message("t", bytes(300), queue_id=number % 2, keys=f"k{number}"))
@@ -100,16 +108,19 @@ def test_messages_read_before_a_deletion_stay_readable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hour", "cleans"), [(4, True), (5, False)])
+@pytest.mark.usefixtures("used")
 def test_the_service_cleans_in_its_hour(tmp_path: Path, hour: int, cleans: bool) -> None:
-    with StoreEngine.open(tmp_path, clock=FixedHour(hour), usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(tmp_path, clock=FixedHour(hour), **SMALL) as store:
         fill(store)
         age(store, 73)
         assert bool(store.clean()) is cleans
 
 
-def test_a_disk_over_the_warning_level_refuses_puts_until_there_is_room(tmp_path: Path) -> None:
-    used = [95]
-    with StoreEngine.open(tmp_path, clock=FixedHour(12), usage=lambda _: used[0], **SMALL) as store:
+def test_a_disk_over_the_warning_level_refuses_puts_until_there_is_room(
+    tmp_path: Path, used: list[int]
+) -> None:
+    used[0] = 95
+    with StoreEngine.open(tmp_path, clock=FixedHour(12), **SMALL) as store:
         fill(store, 10)
         appender = store.appender("t", 0)
         store.clean()

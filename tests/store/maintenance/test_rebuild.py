@@ -20,7 +20,7 @@ from tests.golden.archive import GoldenCase, fingerprint, golden_case
 def facts(store: Path) -> list[object]:
     with StoreReader.open(store) as reader:
         messages = [
-            (m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in reader.messages("queue")
+            (m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in reader.messages(order="queue")
         ]
         keys = [reader.query_offsets(m.topic, m.unique_key) for m in reader.messages() if m.unique_key]
         return [messages, keys, reader.queues()]
@@ -72,7 +72,7 @@ def test_rebuild_leaves_damage_out(tmp_path: Path) -> None:
         file.write(b"\xff\xff\xff\xff")
     assert rebuild(store).records == len(every) - 1
     with StoreReader.open(store, on_corrupt="skip") as reader:
-        assert sorted(m.physical_offset for m in reader.messages("queue")) == every[:300] + every[301:]
+        assert sorted(m.physical_offset for m in reader.messages(order="queue")) == every[:300] + every[301:]
 
 
 @pytest.mark.parametrize("failing", range(5))

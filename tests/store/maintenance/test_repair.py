@@ -42,7 +42,7 @@ def test_repair_mends_every_golden_folder_and_touches_no_sound_one(
     assert not problems(golden_store)
     if golden.loads:
         with StoreReader.open(golden_store) as reader:
-            found = [m.physical_offset for m in reader.messages("queue")]
+            found = [m.physical_offset for m in reader.messages(order="queue")]
         assert found == [line["physicalOffset"] for line in golden.of_kind("message")]
 
 
@@ -67,7 +67,7 @@ def test_cut_file_gets_its_size_back(tmp_path: Path) -> None:
     assert log.stat().st_size == 1 << 20
     assert not problems(store)
     with StoreReader.open(store) as reader:
-        assert len(list(reader.messages("queue"))) == 99
+        assert len(list(reader.messages(order="queue"))) == 99
 
 
 def test_last_file_of_several_gets_the_size_of_the_others(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_last_file_of_several_gets_the_size_of_the_others(tmp_path: Path) -> Non
 def test_broken_queues_and_index_are_rebuilt(tmp_path: Path) -> None:
     store = golden_case("rolled-5").unpack(tmp_path)
     with StoreReader.open(store) as reader:
-        wanted = [m.physical_offset for m in reader.messages("queue")]
+        wanted = [m.physical_offset for m in reader.messages(order="queue")]
     shutil.rmtree(store / "consumequeue" / "alpha" / "1")
     for path in (store / "index").iterdir():
         path.write_bytes(path.read_bytes()[: 40 + 400 + 20 * 30])
     assert steps(repair(store)) == [("rebuild", None, 0)]
     assert not problems(store)
     with StoreReader.open(store) as reader:
-        assert [m.physical_offset for m in reader.messages("queue")] == wanted
+        assert [m.physical_offset for m in reader.messages(order="queue")] == wanted
 
 
 @pytest.mark.parametrize(("queues", "size_bytes"), [(1, 4097), (2, 1000)])
@@ -128,7 +128,7 @@ def test_damage_in_the_middle_is_left_unless_asked(tmp_path: Path) -> None:
     assert not problems(store)
     with StoreReader.open(store) as reader:
         assert [m.physical_offset for m in reader.messages()] == every[:300]
-        assert sorted(m.physical_offset for m in reader.messages("queue")) == every[:300]
+        assert sorted(m.physical_offset for m in reader.messages(order="queue")) == every[:300]
     kept = sorted(Path(report.side_folder).iterdir())
     assert int(kept[0].name) == every[300]
     assert kept[0].read_bytes().startswith(bytes(data[every[300] % 32768 :][:100]))

@@ -29,6 +29,12 @@ def ext4(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def ample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the retention service see an almost empty disk, so that it deletes nothing."""
+    monkeypatch.setattr("pyledger.store.messages.services.disk_usage", lambda _: 10)
+
+
 @pytest.fixture(name="small_disk")
 def mounted(tmp_path: Path) -> Iterator[Path]:
     with small_disk(tmp_path / "disk", 2) as folder:
@@ -114,7 +120,7 @@ def bodies(store: StoreEngine, topic: str) -> list[bytes]:
     span = store.queue_range(topic, 0)
     found: list[bytes] = []
     for offset in range(span.min_offset, span.max_offset, 8):
-        found += [bytes(message.body) for message in store.get(topic, 0, offset, 8).messages]
+        found += [bytes(message.body) for message in store.get(topic, 0, offset, max_count=8).messages]
     return found
 
 
@@ -130,9 +136,10 @@ def until_dispatched(store: StoreEngine) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("ample")
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_a_new_topic_on_a_full_disk_waits_alone(ext4: Path, flush: str) -> None:
-    with StoreEngine.open(ext4 / "s", flush_disk_type=flush, usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", flush_disk_type=flush, **SMALL) as store:
         put_some(store, "old")
         until_dispatched(store)
         filler = fill(ext4)
@@ -155,32 +162,34 @@ def test_a_new_topic_on_a_full_disk_waits_alone(ext4: Path, flush: str) -> None:
     assert not list(verify(ext4 / "s"))
 
 
+@pytest.mark.usefixtures("ample")
 def test_what_was_acknowledged_on_a_full_disk_is_there_after_a_crash(ext4: Path) -> None:
-    store = StoreEngine.open(ext4 / "s", flush_disk_type="sync", usage=lambda _: 10, **SMALL)
+    store = StoreEngine.open(ext4 / "s", flush_disk_type="sync", **SMALL)
     put_some(store, "old")
     until_dispatched(store)
     filler = fill(ext4)
     put_some(store, "new")
     store._services.abandon()
     store._finalizer.detach()
-    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         # Still full, but for the files that the log had ahead.
         assert bodies(store, "old") == some("old")
         assert store.put(Message("new", b"more")).queue_offset == 20
-    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         filler.unlink()
         until_dispatched(store)
         assert bodies(store, "new") == [*some("new"), b"more"]
     assert not list(verify(ext4 / "s"))
 
 
+@pytest.mark.usefixtures("ample")
 def test_a_store_on_a_full_disk_opens_and_frees_what_retention_lets_go(ext4: Path) -> None:
     with StoreEngine.open(ext4 / "s", **SMALL) as store:
         while store.max_offset < 3 << 20:
             store.put(Message("t", bytes(10_000)))
         newest = store.queue_range("t", 0).max_offset
     fill(ext4)
-    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         assert store.recovery.clean
         assert store.get("t", 0, newest - 1).messages
         for _ in range(200):
@@ -195,6 +204,7 @@ def test_a_store_on_a_full_disk_opens_and_frees_what_retention_lets_go(ext4: Pat
     assert not list(verify(ext4 / "s"))
 
 
+@pytest.mark.usefixtures("ample")
 def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> None:
     with StoreEngine.open(ext4 / "s", **SMALL) as store:
         put_some(store, "old")
@@ -202,7 +212,7 @@ def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> N
         (ext4 / "s" / name).unlink()
     shutil.rmtree(ext4 / "s" / "index")
     filler = fill(ext4)
-    with StoreEngine.open(ext4 / "s", usage=lambda _: 10, **SMALL) as store:
+    with StoreEngine.open(ext4 / "s", **SMALL) as store:
         assert bodies(store, "old") == some("old")
         filler.unlink()
         until_dispatched(store)

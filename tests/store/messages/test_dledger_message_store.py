@@ -81,7 +81,7 @@ def test_a_log_as_java_writes_it_is_read_like_any_other(tmp_path: Path) -> None:
         assert {name: held.max_offset for name, held in reader.queues().items()} == {
             ("T0", 0): 34, ("T1", 0): 33, ("T2", 0): 33,
         }  # fmt: skip
-        in_queues = sorted((m.physical_offset, m.body) for m in reader.messages("queue"))
+        in_queues = sorted((m.physical_offset, m.body) for m in reader.messages(order="queue"))
         assert in_queues == wanted
         assert [m.body for m in reader.query("T1", "k64")] == [records[64].body]
         assert [m.body for m in reader.messages(tail=2)] == [records[98].body, records[99].body]

@@ -196,7 +196,7 @@ def test_lookup_by_key_and_time(store: StoreEngine) -> None:
     assert len(store.query("t", "all", limit=64)) == 50
     assert len(store.query("t", "all", limit=7)) == 7
     assert store.query("t", "nobody") == []
-    assert store.query("t", "k3", begin_ms=0, end_ms=1) == []
+    assert store.query("t", "k3", since=0, until=2) == []
 
 
 def test_keys_with_the_same_hash_are_told_apart(store: StoreEngine) -> None:
@@ -446,7 +446,7 @@ def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path
             file.seek(at)
             file.write(b"R")
         (found,) = store.query("T", "k")
-        (pulled,) = store.get("T", 0, 0, 1).messages
+        (pulled,) = store.get("T", 0, 0, max_count=1).messages
         assert found.body == pulled.body == store.message_at(where).body == b"Right"
     # Closed: damage in what a running store has not flushed long ago may be its log's end.
     with StoreReader.open(tmp_path / "s") as reader, pytest.raises(CorruptRecordError):

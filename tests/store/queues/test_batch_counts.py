@@ -35,14 +35,14 @@ def problems(store: Path) -> list[str]:
 def test_a_wrong_count_hides_no_record(tmp_path: Path, digit: bytes, without_files: bool) -> None:
     store = golden_case("inner-batch-5").unpack(tmp_path)
     with StoreReader.open(store) as reader:
-        wanted = [m.physical_offset for m in reader.messages("queue")]
+        wanted = [m.physical_offset for m in reader.messages(order="queue")]
         ranges = reader.queues()
     state(store, b"INNER_NUM", lambda digits: digit * digits)
     assert problems(store) == ["batch-count"]
     if without_files:
         shutil.rmtree(store / "batchconsumequeue")
     with StoreReader.open(store) as reader:
-        assert [m.physical_offset for m in reader.messages("queue")] == wanted
+        assert [m.physical_offset for m in reader.messages(order="queue")] == wanted
         assert reader.queues() == ranges
     assert arrow.scan(store, plan="queue").read_all().num_rows == len(wanted)
     rebuild(store)
@@ -58,6 +58,6 @@ def test_records_that_no_queue_can_name_are_told(tmp_path: Path) -> None:
     assert "unreachable" in problems(store)
     assert [step.action for step in repair(store).steps] == ["leave"]
     with StoreReader.open(store) as reader, pytest.raises(CorruptRecordError, match="queue offsets"):
-        list(reader.messages("queue"))
+        list(reader.messages(order="queue"))
     with StoreReader.open(store) as reader:
         assert len(list(reader.messages())) > 0, "in log order they are there"

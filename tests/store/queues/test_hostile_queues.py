@@ -92,7 +92,7 @@ def test_units_arrive_while_messages_are_read(store: Path) -> None:
         path.unlink()
     with StoreReader.open(store) as reader:
         before = reader.queues()
-        suspended = reader.messages("queue")
+        suspended = reader.messages(order="queue")
         next(suspended)
         for path, data in late.items():
             path.write_bytes(data)
@@ -101,8 +101,8 @@ def test_units_arrive_while_messages_are_read(store: Path) -> None:
         assert reader.queues() != before
         with StoreReader.open(store) as fresh:
             assert reader.queues() == fresh.queues()
-            found = [m.physical_offset for m in reader.messages("queue")]
-            assert found == [m.physical_offset for m in fresh.messages("queue")]
+            found = [m.physical_offset for m in reader.messages(order="queue")]
+            assert found == [m.physical_offset for m in fresh.messages(order="queue")]
 
 
 def test_short_lone_file_is_mapped_anew_when_the_next_shows_the_size(store: Path) -> None:
@@ -145,5 +145,5 @@ def test_queue_that_cannot_name_a_folder_is_searched_by_time(store: Path) -> Non
     path.write_bytes(data)
     with StoreReader.open(store) as reader:
         assert (message.topic, -1) in reader.queues()
-        found = [m.physical_offset for m in reader.messages("queue", since=0)]
+        found = [m.physical_offset for m in reader.messages(order="queue", since=0)]
         assert message.physical_offset in found

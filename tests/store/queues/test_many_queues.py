@@ -30,7 +30,9 @@ def check_all(store: MessageStore, numbers: int) -> None:
         for queue_id in range(QUEUES):
             # One call reads no further than to the end of a file of the queue.
             offset, found = 0, []
-            while (part := store.get(f"T{topic}", queue_id, offset, numbers)).status is GetStatus.FOUND:
+            while (
+                part := store.get(f"T{topic}", queue_id, offset, max_count=numbers)
+            ).status is GetStatus.FOUND:
                 found += [message.body for message in part.messages]
                 offset = part.next_offset
             assert found == [body(topic, queue_id, number) for number in range(numbers)]

@@ -48,7 +48,7 @@ def test_both_plans_give_every_row(tmp_path: Path, lose: Callable[[Path], None],
         (store / "abort").touch()
     with StoreReader.open(store) as reader:
         assert reader.queues()["beta", 0] == BETA_0
-        assert len(list(reader.messages("queue"))) == ROWS
+        assert len(list(reader.messages(order="queue"))) == ROWS
     for plan in ("log", "queue"):
         assert arrow.scan(store, plan=plan).read_all().num_rows == ROWS
         assert (

@@ -71,13 +71,13 @@ def test_readers_tell(rolled: Path, lose: Callable[[Path], None]) -> None:
             found.extend(reader.messages())
         assert len(found) == ROWS_LEFT, "what is there comes first"
         with pytest.raises(CorruptRecordError):
-            next(reader.messages("queue"))
+            next(reader.messages(order="queue"))
         assert len(list(reader.messages(limit=10))) == 10, "the end was not asked for"
     for plan in ("log", "queue"):
         with pytest.raises(CorruptRecordError):
             arrow.scan(rolled, plan=plan)
     with StoreReader.open(rolled, on_corrupt="skip") as reader:
-        assert len(list(reader.messages("queue"))) == ROWS_LEFT
+        assert len(list(reader.messages(order="queue"))) == ROWS_LEFT
         assert [damage.physical_offset for damage in reader.skipped] == [524288]
     skipped: list[arrow.Skipped] = []
     table = arrow.scan(rolled, on_corrupt="skip", on_skip=skipped.append).read_all()
@@ -201,4 +201,4 @@ def test_a_reader_beside_a_writer_sees_no_loss(rolled: Path) -> None:
             store.dispatch()
             reader.queues()
             assert reader.lost_end is None
-        assert len(list(reader.messages("queue"))) == ROWS
+        assert len(list(reader.messages(order="queue"))) == ROWS

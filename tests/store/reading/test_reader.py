@@ -68,7 +68,7 @@ def test_queues_hold_what_recovery_leaves_them(golden: GoldenCase, reader: Store
 
 
 def test_messages_by_queue_are_those_that_consumers_reach(golden: GoldenCase, reader: StoreReader) -> None:
-    assert [place(m) for m in reader.messages("queue")] == places(golden.of_kind("message"))
+    assert [place(m) for m in reader.messages(order="queue")] == places(golden.of_kind("message"))
 
 
 def test_messages_by_log_are_all_records(golden: GoldenCase, reader: StoreReader) -> None:
@@ -122,7 +122,7 @@ def test_queue_files_are_no_authority(golden: GoldenCase, golden_store: Path) ->
     with StoreReader.open(golden_store) as reader:
         found = {name: (r.min_offset, r.max_offset) for name, r in reader.queues().items()}
         assert found == {name: r for name, r in wanted.ranges().items() if r[0] != r[1]}
-        assert [place(m) for m in reader.messages("queue")] == places(golden.of_kind("message"))
+        assert [place(m) for m in reader.messages(order="queue")] == places(golden.of_kind("message"))
         for line in golden.of_kind("key")[:50]:
             assert reader.query_offsets(line["topic"], line["key"]) == wanted.query(
                 line["topic"], line["key"]
@@ -132,7 +132,7 @@ def test_queue_files_are_no_authority(golden: GoldenCase, golden_store: Path) ->
 @with_store("clean-5")
 def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
     with StoreReader.open(store) as reader:
-        wanted = [place(m) for m in reader.messages("queue")]
+        wanted = [place(m) for m in reader.messages(order="queue")]
     last = store / "consumequeue" / "beta" / "0" / f"{0:020d}"
     (store / "abort").touch()
     (store / "checkpoint").unlink()
@@ -140,7 +140,7 @@ def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
     data[20 * 7 :] = bytes(len(data) - 20 * 7)
     last.write_bytes(data)
     with StoreReader.open(store) as reader:
-        assert [place(m) for m in reader.messages("queue")] == wanted
+        assert [place(m) for m in reader.messages(order="queue")] == wanted
 
 
 @pytest.mark.parametrize("lost", ["0" * 20, "*"])
@@ -148,7 +148,7 @@ def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
 def test_units_lost_before_the_derived_ones_are_derived_too(store: Path, lost: str) -> None:
     """A checkpoint that promises too much must not make messages vanish between files and derived units."""
     with StoreReader.open(store) as reader:
-        wanted = [place(m) for m in reader.messages("queue")]
+        wanted = [place(m) for m in reader.messages(order="queue")]
         last_ms = reader.stop.last_store_timestamp
     (store / "abort").touch()
     checkpoint.write(str(store / "checkpoint"), StoreCheckpoint(last_ms + 3001, last_ms + 3001))
@@ -156,7 +156,7 @@ def test_units_lost_before_the_derived_ones_are_derived_too(store: Path, lost: s
         path.unlink()
     with StoreReader.open(store) as reader:
         assert reader.min_offset < reader._recovered_queues().derived_from
-        assert [place(m) for m in reader.messages("queue")] == wanted
+        assert [place(m) for m in reader.messages(order="queue")] == wanted
 
 
 @with_store("deleted-head-5")
@@ -168,7 +168,7 @@ def test_queue_whose_messages_were_all_deleted_keeps_its_offsets(store: Path) ->
     with StoreReader.open(store) as reader:
         ends = reader.queues()["idle", 0]
         assert (ends.min_offset, ends.max_offset) == (7, 7)
-        assert list(reader.messages("queue", topics=["idle"])) == []
+        assert list(reader.messages(order="queue", topics=["idle"])) == []
 
 
 @with_store("rolled-5")
@@ -193,12 +193,12 @@ def test_messages_selects(store: Path) -> None:
         by_queue = sorted(every, key=place)
         for asked, wanted in selections:
             assert [place(m) for m in reader.messages(**asked)] == [place(m) for m in every if wanted(m)]
-            found = [place(m) for m in reader.messages("queue", **asked)]
+            found = [place(m) for m in reader.messages(order="queue", **asked)]
             assert found == [place(m) for m in by_queue if wanted(m)], asked
             for count in (0, 1, 50, 10_000):
                 tail = [place(m) for m in reader.messages(tail=count, **asked)]
                 assert tail == [place(m) for m in every if wanted(m)][-count or len(every) :]
-                tail = [place(m) for m in reader.messages("queue", tail=count, **asked)]
+                tail = [place(m) for m in reader.messages(order="queue", tail=count, **asked)]
                 assert tail == found[-count or len(found) :], asked
         assert [place(m) for m in reader.messages(limit=5)] == [place(m) for m in every[:5]]
         assert [place(m) for m in reader.messages(tail=9, limit=5)] == [place(m) for m in every[-9:-4]]
@@ -216,7 +216,7 @@ def test_offsets_bound_the_messages(store: Path) -> None:
         ):
             wanted = [at for at in every if start <= at < (end or 10**9)]
             assert [m.physical_offset for m in reader.messages(start_offset=start, end_offset=end)] == wanted
-        bounded = reader.messages("queue", topics=["beta"], start_offset=30, end_offset=33)
+        bounded = reader.messages(order="queue", topics=["beta"], start_offset=30, end_offset=33)
         assert [(m.queue_id, m.queue_offset) for m in bounded] == [
             (queue_id, offset)
             for queue_id in range(4)
@@ -240,11 +240,11 @@ def test_damage_in_the_middle_is_an_error_with_its_place_or_skipped(store: Path)
             list(reader.messages())
         assert (caught.value.physical_offset, caught.value.path) == (broken, str(path))
         with pytest.raises(CorruptRecordError):
-            list(reader.messages("queue"))
+            list(reader.messages(order="queue"))
     with StoreReader.open(store, on_corrupt="skip") as reader:
         wanted = [at for at in every if at != broken]
         assert [m.physical_offset for m in reader.messages()] == wanted
-        assert sorted(m.physical_offset for m in reader.messages("queue")) == wanted
+        assert sorted(m.physical_offset for m in reader.messages(order="queue")) == wanted
         assert {damage.physical_offset for damage in reader.skipped} == {broken}
         assert reader.skipped[0].size_bytes == every[301] - broken
 
@@ -266,7 +266,7 @@ def test_missing_log_file_is_damage_in_the_middle(store: Path) -> None:
 def test_folder_that_upstream_refuses_is_read_as_far_as_it_is_sound(store: Path) -> None:
     with StoreReader.open(store) as reader:
         assert (len(list(reader.messages())), reader.stop.status) == (99, "short")
-        assert len(list(reader.messages("queue"))) == 99
+        assert len(list(reader.messages(order="queue"))) == 99
 
 
 @with_store("crash-5")
@@ -282,7 +282,7 @@ def test_torn_tail_is_the_end_after_a_crash_and_damage_after_a_good_exit(store: 
         assert reader.max_offset == every[600]
         assert reader.stop.status == "bad crc"
         assert [m.physical_offset for m in reader.messages()] == every[:600]
-        assert len(list(reader.messages("queue"))) == 600
+        assert len(list(reader.messages(order="queue"))) == 600
     (store / "abort").unlink()
     with StoreReader.open(store, on_corrupt="skip") as reader:
         assert [m.physical_offset for m in reader.messages()] == every[:600] + every[601:]
@@ -311,7 +311,7 @@ def test_records_left_over_from_a_longer_log_are_not_read(store: Path) -> None:
 def test_refresh_sees_what_was_appended_since(store: Path, tmp_path: Path) -> None:
     whole = shutil.copytree(store, tmp_path / "whole")
     with StoreReader.open(whole) as reader:
-        wanted = [place(m) for m in reader.messages("queue")]
+        wanted = [place(m) for m in reader.messages(order="queue")]
         every = [m.physical_offset for m in reader.messages()]
         answers = {m.unique_key: m.physical_offset for m in reader.messages()}
     cut_at = every[400]
@@ -319,7 +319,7 @@ def test_refresh_sees_what_was_appended_since(store: Path, tmp_path: Path) -> No
     (store / "abort").touch()
     with StoreReader.open(store) as reader:
         assert reader.max_offset == cut_at
-        assert len(list(reader.messages("queue"))) == 400
+        assert len(list(reader.messages(order="queue"))) == 400
         assert not reader.query("alpha", "absent")
         assert not reader.refresh()
         for step in (every[410], every[800]):
@@ -329,7 +329,7 @@ def test_refresh_sees_what_was_appended_since(store: Path, tmp_path: Path) -> No
             assert [m.physical_offset for m in reader.messages()] == [at for at in every if at < step]
         append_log(whole, store, 1 << 40)
         assert reader.refresh()
-        assert [place(m) for m in reader.messages("queue")] == wanted
+        assert [place(m) for m in reader.messages(order="queue")] == wanted
         last = next(reader.messages(tail=1))
         (found,) = reader.query(last.topic, last.unique_key)
         assert found.physical_offset == answers[last.unique_key]
@@ -345,7 +345,7 @@ def test_refresh_forgets_deleted_head(store: Path) -> None:
         assert reader.refresh()
         assert reader.min_offset == 3 * 32768
         wanted = [place(m) for m in every if m.physical_offset >= 3 * 32768]
-        assert sorted(place(m) for m in reader.messages("queue")) == sorted(wanted)
+        assert sorted(place(m) for m in reader.messages(order="queue")) == sorted(wanted)
         assert every[0].body, "messages handed out stay valid"
 
 
@@ -400,7 +400,7 @@ def test_empty_log_and_missing_folder(tmp_path: Path) -> None:
     with StoreReader.open(tmp_path) as reader:
         assert (reader.min_offset, reader.max_offset) == (0, 0)
         assert list(reader.messages()) == []
-        assert list(reader.messages("queue")) == []
+        assert list(reader.messages(order="queue")) == []
         assert reader.queues() == {}
         assert not reader.refresh()
 
@@ -412,7 +412,7 @@ def test_reader_works_in_a_folder_it_may_not_write(store: Path) -> None:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
         with StoreReader.open(store) as reader:
-            assert len(list(reader.messages("queue"))) == 370
+            assert len(list(reader.messages(order="queue"))) == 370
     finally:
         for path in [store, *store.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -174,7 +174,7 @@ def _reads(place: str, messages: int, _body_size: int) -> Iterator[Measure]:
         def pull() -> None:
             offset = 0
             while offset < messages:
-                offset = store.get(_TOPIC, 0, offset, _PULL).next_offset
+                offset = store.get(_TOPIC, 0, offset, max_count=_PULL).next_offset
 
         yield Measure("get", f"read a queue, {_PULL} a call", messages, _timed(pull), "file-read")
     with StoreReader.open(path) as reader:

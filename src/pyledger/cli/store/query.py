@@ -56,12 +56,11 @@ def command(
 
     As in RocketMQ, a query by key answers with at most 64 messages, the newest.
     """
-    from pyledger.store.reading.reader import TIME_MAX_MS, StoreReader
+    from pyledger.store.reading.reader import StoreReader
 
     with StoreReader.open(store) as reader:
         if topic is not None and key is not None and msg_id is None:
-            end_ms = TIME_MAX_MS if until is None else until - 1
-            found = reader.query(topic, key, since or 0, end_ms, limit)
+            found = reader.query(topic, key, since=since, until=until, limit=limit)
             if not found:
                 require_topics(reader, {topic})
         elif msg_id is not None and key is None:

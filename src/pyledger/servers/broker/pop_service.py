@@ -280,7 +280,7 @@ class PopService:
         key = popped.key
         done = []
         for offset in sorted(popped.open):
-            found = self._store.get(key.topic, key.queue_id, offset, 1).messages
+            found = self._store.get(key.topic, key.queue_id, offset, max_count=1).messages
             if found and found[0].queue_offset == offset and not self._put_back(key, found[0]):
                 break
             done.append(offset)

@@ -154,7 +154,7 @@ class BrokerTables:
         if self._timer_edition() is None or timers.adopted or self.timers_file.is_changed():
             return
         last = timers.next_offset - 1
-        found = store.get(names.TIMER_TOPIC, 0, last, 1).messages if last >= 0 else []
+        found = store.get(names.TIMER_TOPIC, 0, last, max_count=1).messages if last >= 0 else []
         place = None
         if found and found[0].queue_offset == last:
             place = RecordPlace(found[0].physical_offset, found[0].store_size)

@@ -124,7 +124,7 @@ class TimerDelivery:
 
     def _deliver(self, offset: int) -> bool:
         """Store a message in its real topic; return False when the store does not take it now."""
-        found = self._store.get(names.TIMER_TOPIC, TIMER_QUEUE, offset, 1).messages
+        found = self._store.get(names.TIMER_TOPIC, TIMER_QUEUE, offset, max_count=1).messages
         if not found or found[0].queue_offset != offset:
             event(log, logging.ERROR, "timer message is gone", offset=offset)
             return True

@@ -154,7 +154,7 @@ class Transactions:
         number = half.queue_offset
         if (place := self._unread.get(number)) is not None:
             return place == half.physical_offset
-        found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, number, 1).messages
+        found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, number, max_count=1).messages
         return [(one.queue_offset, one.physical_offset) for one in found] == [(number, half.physical_offset)]
 
     def commit(self, half: StoredMessage, place: Destination) -> Outcome:
@@ -332,14 +332,14 @@ class Transactions:
 
     def _half(self, current: CheckRound) -> StoredMessage | None:
         """Return the next half message of a round, past deleted ones; None at the end of the queue."""
-        found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, current.half_offset, 1)
+        found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, current.half_offset, max_count=1)
         while found.status in GONE and found.next_offset > current.half_offset:
             current.skip_to(found.next_offset)
-            found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, current.half_offset, 1)
+            found = self._store.get(names.HALF_TOPIC, HALF_QUEUE, current.half_offset, max_count=1)
         return found.messages[0] if found.messages else None
 
     def _ops(self, offset: int) -> list[OpMessage]:
-        found = self._store.get(names.OP_TOPIC, HALF_QUEUE, offset, OP_BATCH_MAX)
+        found = self._store.get(names.OP_TOPIC, HALF_QUEUE, offset, max_count=OP_BATCH_MAX)
         if found.status in GONE and found.next_offset > offset:
             return self._ops(found.next_offset)
         return [

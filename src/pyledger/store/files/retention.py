@@ -8,7 +8,7 @@ Source: RocketMQ store/.../DefaultMessageStore.java (CleanCommitLogService, Clea
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyledger.store.files.disk_error import disk_error
@@ -16,8 +16,6 @@ from pyledger.store.files.disk_error import disk_error
 MS_PER_HOUR = 3_600_000
 MANUAL_ROUNDS = 20
 """Rounds for which one request on demand is valid, as upstream."""
-
-DiskUsage = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from pyledger.store.files import checkpoint as checkpoint_file
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, LOG_FOLDER, StoreFolder, offset_files, read_folder
 from pyledger.store.files.lock import StoreLock, lock_store
-from pyledger.store.files.retention import disk_usage
 from pyledger.store.messages.message_store import FlushFuture
 from pyledger.store.messages.opening import (
     SYNC,
@@ -77,7 +76,7 @@ class MemberStore(StoreEngine):
         except BaseException:
             lock.release()
             raise
-        store = cls(StoreServices(components, clock, disk_usage))
+        store = cls(StoreServices(components, clock))
         store.leads = leads
         return store
 

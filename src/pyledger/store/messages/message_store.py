@@ -21,13 +21,13 @@ from pyledger.config.store import StoreConfig
 from pyledger.errors import FlushTimeoutError, StoreClosedError
 from pyledger.model.message import Message, PutResult, QueueRange
 from pyledger.model.names import WAIT
+from pyledger.model.times import Time, stored_between, time_ms
 from pyledger.protocol.broker.delay_levels import redirect_delayed
-from pyledger.store.files.retention import DiskUsage, disk_usage
 from pyledger.store.messages.opening import StoreComponents, open_parts
 from pyledger.store.messages.recovery import RecoveryReport
 from pyledger.store.messages.services import StoreServices, StoreStatistics
 from pyledger.store.queues.get_result import GetResult
-from pyledger.store.queues.queue_reader import END_OF_TIME_MS, QueueReader
+from pyledger.store.queues.queue_reader import QueueReader
 
 MAX_COUNT = 32
 MAX_BYTES = 128 << 20
@@ -63,7 +63,6 @@ class MessageStore:
         create: bool = True,
         truncate_at_corruption: bool = False,
         clock: Clock | None = None,
-        usage: DiskUsage = disk_usage,
         **settings: Unpack[StoreSettings],
     ) -> Self:
         """Open a folder for writing: lock it, recover it, start the services.
@@ -74,7 +73,6 @@ class MessageStore:
             create: Make the folder when it is not there.
             truncate_at_corruption: Truncate the log at damage in its middle, as upstream does; False: raise.
             clock: Where the services get the time from.
-            usage: How full (percent) the file system of a path is.
             settings: Single settings of `StoreConfig`, instead of `config`.
 
         Raises:
@@ -90,7 +88,7 @@ class MessageStore:
             os.fspath(path), config, settings, create=create, truncate_at_corruption=truncate_at_corruption
         )
         try:
-            return cls(StoreServices(components, clock or SystemClock(), usage))
+            return cls(StoreServices(components, clock or SystemClock()))
         except BaseException:
             components.lock.release()
             raise
@@ -204,6 +202,7 @@ class MessageStore:
         topic: str,
         queue_id: int,
         offset: int,
+        *,
         max_count: int = MAX_COUNT,
         max_bytes: int = MAX_BYTES,
         tags: str | None = None,
@@ -242,22 +241,29 @@ class MessageStore:
         return self._reader.message_by_id(msg_id)
 
     def query(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = END_OF_TIME_MS, limit: int = 64
+        self, topic: str, key: str, *, since: Time | None = None, until: Time | None = None, limit: int = 64
     ) -> list[StoredMessage]:
-        """Messages of a topic with a key (`KEYS` or `UNIQ_KEY`), stored between two times (ms), oldest first.
+        """Return messages of a topic with a key (`KEYS` or `UNIQ_KEY`), oldest first.
 
         Args:
             topic: Their topic.
             key: One of their keys.
-            begin_ms: Earliest store time.
-            end_ms: Latest store time.
+            since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
+            until: Stored before this time.
             limit: Most messages, the newest; at most 64, as upstream.
         """
-        return self._reader.query(topic, key, begin_ms, end_ms, limit)
+        return self._reader.query(topic, key, *stored_between(since, until), limit)
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
-        """Queue offset of the first message stored at or after a time (ms); upper: the last until it."""
-        return self._reader.offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+    def offset_by_time(self, topic: str, queue_id: int, time: Time, *, upper: bool = False) -> int:
+        """Return the queue offset of the first message stored at or after a time, or with `upper` the last.
+
+        Args:
+            topic: Topic of the queue.
+            queue_id: Number of the queue.
+            time: Ms since 1970, or a datetime with a time zone.
+            upper: Search for the last message stored at or before the time.
+        """
+        return self._reader.offset_by_time(topic, queue_id, time_ms("time", time), upper=upper)
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
         """Offsets that a queue holds."""

@@ -11,7 +11,7 @@ from pyledger.errors import PyLedgerError, StoreClosedError, StoreFailedError, S
 from pyledger.log_events import event, logger
 from pyledger.store.dledger.log_flusher import EntriesFlusher
 from pyledger.store.files.folder import LOG_FOLDER, QUEUE_FOLDER, is_folder
-from pyledger.store.files.retention import DiskUsage, RetentionRule, count_expired
+from pyledger.store.files.retention import RetentionRule, count_expired, disk_usage
 from pyledger.store.messages.allocate_ahead import AllocatorThread, ChunkAhead
 from pyledger.store.messages.dispatcher import DispatchWork
 from pyledger.store.messages.flush_thread import LogFlusher, QueueFlusher
@@ -66,10 +66,9 @@ class StoreStatistics:
 class StoreServices:
     """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
 
-    def __init__(self, components: StoreComponents, clock: Clock, usage: DiskUsage) -> None:
+    def __init__(self, components: StoreComponents, clock: Clock) -> None:
         self.components = components
         self._clock = clock
-        self._usage = usage
         self._latch = FailureLatch()
         self._put_base = (components.log.max_offset, components.dispatcher.message_count)
         self._deleted_files = 0
@@ -230,7 +229,7 @@ class StoreServices:
         paths = [os.path.join(self.components.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
         was_full = self._rule.disk_full
         decision = self._rule.decide(
-            self._clock.hour_of_day(), [self._usage(p) for p in paths if is_folder(p)]
+            self._clock.hour_of_day(), [disk_usage(p) for p in paths if is_folder(p)]
         )
         if decision.disk_full != was_full:
             event(

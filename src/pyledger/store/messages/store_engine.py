@@ -117,6 +117,7 @@ class StoreEngine(MessageStore):
         topic: str,
         queue_id: int,
         offset: int,
+        *,
         max_count: int = MAX_COUNT,
         max_bytes: int = MAX_BYTES,
         tags: str | None = None,

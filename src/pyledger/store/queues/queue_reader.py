@@ -40,7 +40,6 @@ NO_TAG = "\x02"
 """It separates properties, so that no message has it for a tag: stands for an expression without any."""
 ESTIMATE_UNITS_MAX = 20_000
 ESTIMATE_MATCHES_MAX = 5_000
-END_OF_TIME_MS = (1 << 63) - 1
 INDEX_STEP_MS = 1_000
 """Resolution of the times in the index."""
 

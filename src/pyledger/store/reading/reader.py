@@ -16,6 +16,7 @@ from pyledger._core import LogView, StoredMessage, read_message, read_messages
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import QueueRange
 from pyledger.model.tags import parse_tags
+from pyledger.model.times import Time, stored_between, time_ms
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, read_with_retries
@@ -30,11 +31,9 @@ from pyledger.store.reading.queue_ends import QueueEnd
 from pyledger.store.reading.record_hints import RecordHints
 from pyledger.store.reading.recovered_queues import ReadQueues, recover_queues
 from pyledger.store.reading.selection import Selection, carries_key
-from pyledger.store.reading.times import Time, time_ms
 from pyledger.wire.record.message_id import decode_message_id
 
 OnCorrupt = Literal["error", "skip"]
-TIME_MAX_MS = (1 << 63) - 1
 _CHUNK_UNITS = 1024
 
 
@@ -240,8 +239,8 @@ class StoreReader:
 
     def messages(
         self,
-        order: Literal["log", "queue"] = "log",
         *,
+        order: Literal["log", "queue"] = "log",
         topics: Iterable[str] | None = None,
         queues: Iterable[int] | None = None,
         start_offset: int | None = None,
@@ -324,20 +323,21 @@ class StoreReader:
         return message
 
     def query(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, limit: int = QUERY_MAX
+        self, topic: str, key: str, *, since: Time | None = None, until: Time | None = None, limit: int = 64
     ) -> list[StoredMessage]:
-        """Messages of a topic that carry a key, oldest first: at most 64, the newest. Each stands there once.
+        """Return the messages of a topic that carry a key, oldest first, each once.
 
         Args:
             topic: The topic.
             key: One of the message's keys, or its client id.
-            begin_ms: Stored at or after this time (ms).
-            end_ms: Stored at or before this time (ms).
-            limit: Most messages wanted.
+            since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
+            until: Stored before this time.
+            limit: Most messages, the newest; at most 64, as upstream.
         """
+        begin_ms, end_ms = stored_between(since, until)
         found = {}
         # The index knows times to the second, rounded down.
-        for offset in self.query_offsets(topic, key, max(0, begin_ms - 999), end_ms):
+        for offset in self.query_offsets(topic, key, max(0, begin_ms - 999), until):
             try:
                 message = self.message_at(offset)
             except CorruptRecordError as error:
@@ -349,20 +349,20 @@ class StoreReader:
         return list(found.values())[-limit:] if limit > 0 else []
 
     def query_offsets(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = TIME_MAX_MS, limit: int = QUERY_MAX
+        self, topic: str, key: str, since: Time | None = None, until: Time | None = None
     ) -> list[int]:
-        """Physical offsets (bytes) that the index answers for a key, ascending, at most 64, the newest.
+        """Return physical offsets (bytes) that the index has for a key, ascending: at most 64, the newest.
 
-        As upstream answers: only hashes are compared, so other keys' messages may be among them, and a
-        message that carries a key twice is there twice. Times (ms) count to the second.
+        The index compares hashes only, as upstream: messages of other keys may be among them, and a message
+        that carries a key twice is listed twice. Times count to the second.
         """
         self._check_open()
         if self._index is None:
             self._index = recover_index(self.layout, self.view, self.checkpoint)
-        return self._index.query(self.view, topic, key, begin_ms, end_ms, limit)
+        return self._index.query(self.view, topic, key, *stored_between(since, until), QUERY_MAX)
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """Queue offset for a store time (ms).
+    def offset_by_time(self, topic: str, queue_id: int, time: Time, *, upper: bool = False) -> int:
+        """Return the queue offset for a store time: ms since 1970, or a datetime with a time zone.
 
         The first message stored at or after it, or the queue's end when there is none; `upper`: the last
         stored at or before it, or the queue's first. 0 for a queue that is not there. In a batch queue an
@@ -372,7 +372,7 @@ class StoreReader:
         Answers are those of upstream 5.x for folders of any version; 4.9 would give the nearest unit.
         """
         queue = self._recovered_queues().by_name.get((topic, queue_id))
-        return queue.offset_by_time(self.view, timestamp_ms, upper=upper) if queue else 0
+        return queue.offset_by_time(self.view, time_ms("time", time), upper=upper) if queue else 0
 
     def _recovered_queues(self) -> ReadQueues:
         self._check_open()

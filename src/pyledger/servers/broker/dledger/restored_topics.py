@@ -37,7 +37,7 @@ class RestoredTopics:
         store = self._context.store
         for (topic, queue_id), held in store.queues().items():
             if held.max_offset > held.min_offset and self._topics.lacks_queue(topic, queue_id):
-                last = store.get(topic, queue_id, held.max_offset - 1, 1).messages
+                last = store.get(topic, queue_id, held.max_offset - 1, max_count=1).messages
                 if last and last[0].physical_offset in self._shown:
                     self._topics.add_queue(topic, queue_id, self._context.now_ms())
 

@@ -84,5 +84,5 @@ class OffsetProcessor:
 
 def first_in_memory(store: StoreEngine, topic: str, queue_id: int, resident_bytes: int) -> bool:
     """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
-    places = store.get_ranges(topic, queue_id, 0, 1).ranges.places
+    places = store.get_ranges(topic, queue_id, 0, max_count=1).ranges.places
     return bool(places) and store.max_offset - places[0][0] <= resident_bytes

@@ -272,14 +272,16 @@ class PopProcessor:
         store, topic, queue_id = self._context.store, source.topic, source.queue_id
         if not wanted.by_tag:
             matches = sql_filter(wanted.expression).matches
-            page = store.get(topic, queue_id, offset, count)
+            page = store.get(topic, queue_id, offset, max_count=count)
             if page.status in MOVED and page.next_offset != offset:
-                page = store.get(topic, queue_id, page.next_offset, count)
+                page = store.get(topic, queue_id, page.next_offset, max_count=count)
             kept = [message.record_view for message in page.messages if matches(message.properties)]
             return kept, page.next_offset
-        found = store.get_ranges(topic, queue_id, offset, count, tags=wanted.expression)
+        found = store.get_ranges(topic, queue_id, offset, max_count=count, tags=wanted.expression)
         if found.status in MOVED and found.next_offset != offset:
-            found = store.get_ranges(topic, queue_id, found.next_offset, count, tags=wanted.expression)
+            found = store.get_ranges(
+                topic, queue_id, found.next_offset, max_count=count, tags=wanted.expression
+            )
         runs = (found.ranges[at] for at in range(len(found.ranges)))
         return [record for run in runs for record in split_records(run)], found.next_offset
 

@@ -201,7 +201,12 @@ class PullProcessor:
             filtered, places = self._read_filtered(header, wanted.expression, count)
             return filtered._replace(behind=serves and self._is_behind(places))
         found = store.get_ranges(
-            topic, queue_id, header.queue_offset, count, RECORDS_MAX_BYTES, wanted.expression
+            topic,
+            queue_id,
+            header.queue_offset,
+            max_count=count,
+            max_bytes=RECORDS_MAX_BYTES,
+            tags=wanted.expression,
         )
         records: list[Buffer] = [found.ranges[at] for at in range(len(found.ranges))]
         if self._context.config.transfer_by_heap:
@@ -235,7 +240,7 @@ class PullProcessor:
         passed = size_bytes = 0
         offset = header.queue_offset
         while True:
-            page = store.get(header.topic, header.queue_id, offset, PAGE)
+            page = store.get(header.topic, header.queue_id, offset, max_count=PAGE)
             if page.status is not GetStatus.FOUND:
                 break
             for message in page.messages:

@@ -43,9 +43,8 @@ class QueryProcessor:
         count = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
             count = self._context.config.query_count_max
-        found = self._store.query(
-            header.topic, header.key, header.begin_timestamp, header.end_timestamp, count
-        )
+        since, until = header.begin_timestamp, header.end_timestamp + 1
+        found = self._store.query(header.topic, header.key, since=since, until=until, limit=count)
         last_time_ms, last_offset = self._store.index_end
         place = headers.QueryMessageResponseHeader(
             index_last_update_timestamp=last_time_ms, index_last_update_phyoffset=last_offset
@@ -99,7 +98,7 @@ class QueryProcessor:
 
 def store_time_ms(store: StoreEngine, topic: str, queue_id: int, offset: int) -> int:
     """When the message at a queue offset was stored, ms since 1970; -1: there is none."""
-    found = store.get(topic, queue_id, offset, 1).messages if offset >= 0 else []
+    found = store.get(topic, queue_id, offset, max_count=1).messages if offset >= 0 else []
     return found[0].store_timestamp if found else -1
 
 

@@ -59,7 +59,7 @@ class InspectionProcessor:
         units: list[QueueUnit] = []
         offset, count = header.index, min(header.count, UNITS_MAX)
         while len(units) < count:
-            page = store.get(topic, queue_id, offset, count - len(units))
+            page = store.get(topic, queue_id, offset, max_count=count - len(units))
             if page.status is not GetStatus.FOUND:
                 break
             units += [

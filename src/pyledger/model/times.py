@@ -1,10 +1,20 @@
 """Times as callers give them."""
 
 from datetime import datetime
+from typing import overload
 
 from pyledger.errors import ConfigError
 
 Time = int | datetime
+TIME_MAX_MS = (1 << 63) - 1
+
+
+@overload
+def time_ms(field: str, value: Time) -> int: ...
+
+
+@overload
+def time_ms(field: str, value: Time | None) -> int | None: ...
 
 
 def time_ms(field: str, value: Time | None) -> int | None:
@@ -24,3 +34,9 @@ def time_ms(field: str, value: Time | None) -> int | None:
     if value is not None and not isinstance(value, int):
         raise ConfigError(field, f"{value!r} is not a time", "give ms since the epoch, or a datetime")
     return value
+
+
+def stored_between(since: Time | None, until: Time | None) -> tuple[int, int]:
+    """Return the first and the last ms of the range from `since` up to, but not including, `until`."""
+    since_ms, until_ms = time_ms("since", since), time_ms("until", until)
+    return since_ms or 0, TIME_MAX_MS if until_ms is None else until_ms - 1
