@@ -19,7 +19,7 @@ from tests.golden.ledger_recordings import bookie_files, unpack_bookie
 CASES = [f"{storage}-{end}" for storage in ("interleaved", "sorted", "db") for end in ("clean", "killed")]
 
 
-def told(case: str) -> dict[str, Any]:
+def recorded(case: str) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(bookie_files()[f"{case}.json"])
     return facts
 
@@ -34,7 +34,7 @@ def test_entries(case: str, tmp_path: Path) -> None:
     before = contents(folder)
     served = {
         (ledger["ledger"], entry["entryId"]): (entry["size"], entry["lac"], entry["length"], entry["crc32"])
-        for ledger in told(case)["ledgers"]
+        for ledger in recorded(case)["ledgers"]
         for entry in ledger["entries"]
         if entry["rc"] == 0
     }
@@ -62,7 +62,7 @@ def test_verify_finds_nothing(case: str, tmp_path: Path) -> None:
 def test_fences_and_keys(case: str, tmp_path: Path) -> None:
     """All but those that only RocksDB tells."""
     ledgers = BookieReader.open(unpack_bookie(case, tmp_path)).ledgers
-    fenced = {one["ledger"] for one in told(case)["ledgers"] if "fence" in one["kind"]}
+    fenced = {one["ledger"] for one in recorded(case)["ledgers"] if "fence" in one["kind"]}
     assert {ledger for ledger, one in ledgers.items() if one.fenced} == fenced
     assert fenced
     assert all(one.master_key is not None and len(one.master_key) == 20 for one in ledgers.values())

@@ -46,7 +46,7 @@ def columns(line: Line) -> Line:
     return found
 
 
-def told_at_the_end(golden: GoldenCase) -> tuple[int, str]:
+def expected_end(golden: GoldenCase) -> tuple[int, str]:
     """Exit code and message for a log: one that was closed properly and ends at damage is an error."""
     if not golden.name.startswith("torn-clean"):
         return 0, ""
@@ -58,7 +58,7 @@ def test_queue_order_is_what_consumers_reach(golden: GoldenCase, pristine_store:
     code, lines, errors = cat(pristine_store, "--order", "queue")
     if golden.loads:
         message = json.loads(errors)["message"] if errors else ""
-        assert (code, message) == told_at_the_end(golden)
+        assert (code, message) == expected_end(golden)
         assert [columns(line) for line in lines] == [columns(line) for line in golden.of_kind("message")]
     else:
         # Java refuses the folder; all but the record that was cut must be there.

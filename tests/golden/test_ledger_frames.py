@@ -139,5 +139,5 @@ def test_lists_of_entries_are_read() -> None:
 
 
 def test_all_scenarios_are_there() -> None:
-    told = {json.loads(line)["scenario"] for line in recordings()["frames/index.jsonl"].splitlines()}
-    assert told == {where.split()[0].removeprefix("frames/").removesuffix(".jsonl") for where, *_ in FRAMES}
+    names = {json.loads(line)["scenario"] for line in recordings()["frames/index.jsonl"].splitlines()}
+    assert names == {where.split()[0].removeprefix("frames/").removesuffix(".jsonl") for where, *_ in FRAMES}

@@ -22,20 +22,24 @@ DIGESTS = {"CRC32": "CRC32", "CRC32C": "CRC32C", "MAC": "HMAC", "DUMMY": "DUMMY"
 
 @pytest.mark.parametrize("name", METADATA)
 def test_metadata(name: str) -> None:
-    data, told = recordings()[f"{name}.bin"], json.loads(recordings()[f"{name}.json"])
+    data, facts = recordings()[f"{name}.bin"], json.loads(recordings()[f"{name}.json"])
     found = decode_metadata(data)
-    assert (found.ensemble_size, found.write_quorum, found.ack_quorum) == (told["e"], told["qw"], told["qa"])
-    assert (found.state.name, found.format_version) == (told["state"], told["formatVersion"])
-    assert {str(one.first_entry_id): list(one.ensemble) for one in found.segments} == told["ensembles"]
+    assert (found.ensemble_size, found.write_quorum, found.ack_quorum) == (
+        facts["e"],
+        facts["qw"],
+        facts["qa"],
+    )
+    assert (found.state.name, found.format_version) == (facts["state"], facts["formatVersion"])
+    assert {str(one.first_entry_id): list(one.ensemble) for one in found.segments} == facts["ensembles"]
     if found.closed:
-        assert (found.last_entry_id, found.length) == (told["lastEntryId"], told["length"])
+        assert (found.last_entry_id, found.length) == (facts["lastEntryId"], facts["length"])
     if found.password is not None:
-        assert found.password.decode() == told["password"]
+        assert found.password.decode() == facts["password"]
         assert found.digest is not None
-        assert found.digest.name == DIGESTS[told["digest"]]
-    assert (-1 if found.ctime is None else found.ctime) == told["ctime"]
-    assert found.token == told["cToken"] or found.format_version < BINARY
-    assert {key: value.decode() for key, value in found.custom.items()} == told["custom"]
+        assert found.digest.name == DIGESTS[facts["digest"]]
+    assert (-1 if found.ctime is None else found.ctime) == facts["ctime"]
+    assert found.token == facts["cToken"] or found.format_version < BINARY
+    assert {key: value.decode() for key, value in found.custom.items()} == facts["custom"]
     assert encode_metadata(found) == data
 
 

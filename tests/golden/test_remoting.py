@@ -143,8 +143,8 @@ def test_headers_hold_every_field_of_every_command() -> None:
     foreign_booleans = {"0": "false", "1": "false"}
     for frame in recorded_frames():
         command = decoded(frame)
-        asked = frame.answers["code"] if frame.answers else command.code
-        kind = (RESPONSE_HEADERS if command.is_response else REQUEST_HEADERS).get(asked)
+        request_code = frame.answers["code"] if frame.answers else command.code
+        kind = (RESPONSE_HEADERS if command.is_response else REQUEST_HEADERS).get(request_code)
         if kind is None:
             assert command.ext_fields.keys() <= beside, frame.name
             continue
@@ -155,7 +155,7 @@ def test_headers_hold_every_field_of_every_command() -> None:
             code = command.code if command.is_response else frame.answered
             assert code != ResponseCode.SUCCESS, frame.name
             continue
-        fields = header.encode(asked)
+        fields = header.encode(request_code)
         for name, value in command.ext_fields.items():
             if name not in beside:
                 is_boolean = fields[name] in {"true", "false"}
@@ -168,18 +168,18 @@ def test_binary_headers_of_java_have_the_order_of_ours() -> None:
     checked = 0
     for frame in recorded_frames():
         command = decoded(frame)
-        asked = frame.answers["code"] if frame.answers else command.code
-        if command.serialize == SerializeType.JSON or asked not in in_order or not command.ext_fields:
+        request_code = frame.answers["code"] if frame.answers else command.code
+        if command.serialize == SerializeType.JSON or request_code not in in_order or not command.ext_fields:
             continue
         if (
-            asked == RequestCode.PULL_MESSAGE
+            request_code == RequestCode.PULL_MESSAGE
             and "bname" not in command.ext_fields
             and not command.is_response
         ):
             continue  # an old client's code, which has no order of its own
-        kind = (RESPONSE_HEADERS if command.is_response else REQUEST_HEADERS)[asked]
+        kind = (RESPONSE_HEADERS if command.is_response else REQUEST_HEADERS)[request_code]
         try:
-            fields = command.header(kind).encode(asked)
+            fields = command.header(kind).encode(request_code)
         except HeaderFieldError:
             continue
         shared = [name for name in fields if name in command.ext_fields]
@@ -192,9 +192,9 @@ def test_bodies_come_back_in_both_forms() -> None:
     unknown = set()
     for frame in recorded_frames():
         command = decoded(frame)
-        asked = frame.answers["code"] if frame.answers else command.code
-        kind = (RESPONSE_BODIES if command.is_response else REQUEST_BODIES).get(asked)
-        if not command.body or asked in BINARY_BODIES or (command.is_response and frame.answers is None):
+        code = frame.answers["code"] if frame.answers else command.code
+        kind = (RESPONSE_BODIES if command.is_response else REQUEST_BODIES).get(code)
+        if not command.body or code in BINARY_BODIES or (command.is_response and frame.answers is None):
             continue
         if kind is None:
             unknown.add(frame.name)

@@ -115,7 +115,7 @@ class JavaWriter:
         self.first = self._line()
         self._line()  # what the entries came to that it wrote of itself
 
-    def tell(self, words: str) -> Line:
+    def send(self, words: str) -> Line:
         """One command, and its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{words}\n")

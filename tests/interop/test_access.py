@@ -59,8 +59,8 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield node
 
 
-def refusals(place: Place, *options: object) -> list[int]:
-    """Codes that a producer is told that may not send."""
+def rejections(place: Place, *options: object) -> list[int]:
+    """Error codes that a producer without permission receives."""
     where = ("--namesrv", place.namesrv, "--topic", place.topic)
     run = place.java.start("Produce", *where, "--count", 1, *options)
     with pytest.raises(AssertionError):
@@ -114,4 +114,4 @@ def test_signed_requests_are_served_and_others_refused(rocketmq: RocketMQ, guard
     assert bodies(orders.consume(5, *ORDERS)) == once(5, prefix)
     others = Place(rocketmq, guarded.namesrv, "Others")
     for place, keys in ((orders, ()), (orders, WRONG), (others, ORDERS)):
-        assert refusals(place, *keys) == [16]
+        assert rejections(place, *keys) == [16]

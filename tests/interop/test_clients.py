@@ -77,13 +77,13 @@ def test_java_replies_to_our_requests(rocketmq: RocketMQ, java_namesrv: str) -> 
 
 def test_we_reply_to_javas_requests(rocketmq: RocketMQ, java_namesrv: str) -> None:
     place = Place(rocketmq, java_namesrv, "AskedByJava")
-    asked: Counter[bytes] = Counter()
+    requested: Counter[bytes] = Counter()
 
     async def main() -> None:
         async with AsyncProducer("repliers", java_namesrv) as producer:
 
             async def listener(message: ReceivedMessage) -> None:
-                asked[message.body] += 1
+                requested[message.body] += 1
                 if names.REPLY_TO_CLIENT in message.properties:
                     await producer.reply(message, b"re:" + message.body)
 
@@ -93,11 +93,11 @@ def test_we_reply_to_javas_requests(rocketmq: RocketMQ, java_namesrv: str) -> No
             )
             consumer.subscribe(place.topic)
             async with consumer:
-                await until(lambda: bool(asked), "the first message")
+                await until(lambda: bool(requested), "the first message")
                 options = ("--mode", "request", "--prefix", "ask", "--timeout", 60)
                 lines = await asyncio.to_thread(place.produce, 3, *options)
                 assert bodies(lines, "reply") == once(3, "re:ask")
                 await settle()
 
     asyncio.run(main())
-    assert asked == Counter([b"first", b"ask-0", b"ask-1", b"ask-2"])
+    assert requested == Counter([b"first", b"ask-0", b"ask-1", b"ask-2"])

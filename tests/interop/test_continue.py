@@ -63,9 +63,9 @@ def test_we_write_on_in_javas(java: JavaStore, tmp_path: Path) -> None:
 def test_the_folder_goes_to_and_fro(java: JavaStore, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     wanted: list[Line] = []
-    for turn in range(3):
-        java.write(folder, "--count", "40", "--seed", str(turn), *JAVA_SIZES, *JAVA_MIX)
-        wanted += write_folder(folder, 30 + turn, 40, kinds=kinds_for(java.version))
+    for round_ in range(3):
+        java.write(folder, "--count", "40", "--seed", str(round_), *JAVA_SIZES, *JAVA_MIX)
+        wanted += write_folder(folder, 30 + round_, 40, kinds=kinds_for(java.version))
     seen = java.judge(folder)
     assert ours(folder) == seen.of_kind("message")
     assert_holds(seen.messages, wanted)

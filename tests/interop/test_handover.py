@@ -104,7 +104,7 @@ async def end(folder: Path, clock: SetClock) -> tuple[Bodies, Bodies]:
         return await held(client, TIMED, 4), await held(client, RETRY, 5)
 
 
-def tell(port: int, story: Callable[[RawPeer], Any]) -> None:
+def call(port: int, story: Callable[[RawPeer], Any]) -> None:
     async def main() -> None:
         async with raw(port) as client:
             await story(client)
@@ -119,7 +119,7 @@ def test_each_broker_goes_on_where_the_other_was(peers: Peers, tmp_path: Path) -
     clock.time_ms = real_ms - HOUR_MS
     asyncio.run(begin(tmp_path, clock))
     with javas(tmp_path) as port:
-        tell(port, go_on)
+        call(port, go_on)
     clock.time_ms = real_ms + 12 * HOUR_MS
     delivered, put_back = asyncio.run(end(tmp_path, clock))
     assert delivered[:2] == [b"ours", b"java"]

@@ -55,10 +55,10 @@ def test_an_explicit_lac_and_a_long_poll(cluster: JavaCluster) -> None:
     with cluster.writer("--e", 3, "--qw", 3, "--qa", 2, "--explicit-lac", 50) as writer:
         ledger = writer.first["ledger"]
         for _ in range(5):
-            writer.tell("add 1 100")
+            writer.send("add 1 100")
         lines = cluster.run("ReadLac", "--ledger", ledger)
         assert lines[-1]["readLastConfirmed"] >= 3
-        writer.tell("close")
+        writer.send("close")
 
 
 def test_its_recovery_closes_what_a_killed_writer_left(cluster: JavaCluster) -> None:
@@ -77,8 +77,8 @@ def test_a_bookie_that_is_killed_is_replaced(cluster: JavaCluster, folder: Path)
                 if at == 20:
                     cluster.bookies[0].kill()
                     cluster.bookies[0].wait()
-                assert writer.tell("add 1 100").get("error") is None
-            writer.tell("close")
+                assert writer.send("add 1 100").get("error") is None
+            writer.send("close")
         *_, read = cluster.run("Read", "--ledger", ledger)
         assert (read["read"], read["lac"]) == (FIRST + 40, FIRST + 39)
 

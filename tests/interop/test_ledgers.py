@@ -93,7 +93,7 @@ def test_ours_reads_java(java: JavaCluster, digest: DigestType, batches: bool) -
 
 def test_we_fence_a_java_writer(java: JavaCluster) -> None:
     with java.writer("--e", 3, "--qw", 3, "--qa", 2, "--password", "pw", "--count", 0) as writer:
-        assert writer.tell("add 20 100")["lac"] == 19
+        assert writer.send("add 20 100")["lac"] == 19
         ledger_id = int(writer.first["ledger"])
 
         async def scenario(client: AsyncLedgerClient) -> None:
@@ -103,7 +103,7 @@ def test_we_fence_a_java_writer(java: JavaCluster) -> None:
             assert [entry.payload async for entry in reader.read()] == [payload(at, 100) for at in range(20)]
 
         run(java, scenario)
-        assert writer.tell("add 1")["code"] == -101
+        assert writer.send("add 1")["code"] == -101
     java.run("Read", "--ledger", ledger_id, "--password", "pw")
 
 
@@ -124,7 +124,7 @@ def test_we_follow_a_java_writer(java: JavaCluster) -> None:
     with java.writer("--e", 3, "--qw", 2, "--qa", 2, "--password", "pw", "--count", 0) as writer:
         ledger_id = int(writer.first["ledger"])
         for _ in range(10):
-            writer.tell("add 1 50")  # each tells that the one before is confirmed
+            writer.send("add 1 50")  # each carries that the one before is confirmed
 
         async def scenario(client: AsyncLedgerClient) -> None:
             reader = await client.open(ledger_id, b"pw", recover=False)
@@ -133,9 +133,9 @@ def test_we_follow_a_java_writer(java: JavaCluster) -> None:
             async for entry in reader.tail():
                 seen.append(entry.payload)
                 if len(seen) == 9:
-                    await asyncio.to_thread(writer.tell, "add 5 50")
+                    await asyncio.to_thread(writer.send, "add 5 50")
                 if len(seen) == 10:
-                    await asyncio.to_thread(writer.tell, "close")
+                    await asyncio.to_thread(writer.send, "close")
             assert seen == [payload(at, 50) for at in range(15)]
             assert reader.closed
 
@@ -150,8 +150,8 @@ def test_java_follows_our_explicit_lac(java: JavaCluster) -> None:
         await writer.add_many([b"x"] * 3)
         reader = await client.open(writer.ledger_id, b"pw", recover=False)
         assert await reader.wait_beyond(1) == 2
-        told = await asyncio.to_thread(java.run, "ReadLac", "--ledger", writer.ledger_id, "--password", "pw")
-        assert 2 in [value for line in told for value in line.values()], told
+        found = await asyncio.to_thread(java.run, "ReadLac", "--ledger", writer.ledger_id, "--password", "pw")
+        assert 2 in [value for line in found for value in line.values()], found
         await writer.close()
 
     run(java, scenario, LedgerConfig(explicit_lac_interval_ms=50, long_poll_ms=500))

@@ -84,7 +84,7 @@ def test_we_write(machines: Machines, digest: DigestType) -> None:
 
 def test_we_fence_and_recover_a_java_writer(machines: Machines) -> None:
     with machines.java.writer(*ALL_FOUR, "--count", 0) as writer:
-        assert writer.tell("add 20 100")["lac"] == 19
+        assert writer.send("add 20 100")["lac"] == 19
         ledger_id = int(writer.first["ledger"])
 
         async def recover(client: AsyncLedgerClient) -> None:
@@ -93,7 +93,7 @@ def test_we_fence_and_recover_a_java_writer(machines: Machines) -> None:
             assert [one.payload async for one in reader.read()] == [payload(at, 100) for at in range(20)]
 
         run(machines, recover)
-        assert writer.tell("add 1")["code"] == -101
+        assert writer.send("add 1")["code"] == -101
     sound(machines, ledger_id, 19)
 
 
@@ -101,8 +101,8 @@ def test_java_fences_and_recovers_our_writer(machines: Machines) -> None:
     async def scenario(client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=4, write_quorum_size=3, ack_quorum_size=2, password=b"pw")
         await writer.add_many([b"x"] * 20)
-        told = ("--ledger", writer.ledger_id, "--password", "pw")
-        ended = await asyncio.to_thread(machines.java.run, "Recover", *told)
+        found = ("--ledger", writer.ledger_id, "--password", "pw")
+        ended = await asyncio.to_thread(machines.java.run, "Recover", *found)
         assert ended[-1]["lac"] == 19
         with pytest.raises(LedgerFencedError):
             await writer.add(b"late")
@@ -132,11 +132,11 @@ def test_a_bookie_that_is_killed_is_replaced(machines: Machines, kind: str, writ
         how = ("--e", 5, "--qw", 3, "--qa", 2, "--password", "pw", "--count", 0)
         with machines.java.writer(*how) as java:
             ledgers.append(int(java.first["ledger"]))
-            assert java.tell("add 20 100")["lac"] == 19
+            assert java.send("add 20 100")["lac"] == 19
             killed = kill()
             for _ in range(10):
-                assert java.tell("add 3 100").get("error") is None
-            assert java.tell("close").get("error") is None
+                assert java.send("add 3 100").get("error") is None
+            assert java.send("close").get("error") is None
     else:
 
         async def write(client: AsyncLedgerClient) -> None:

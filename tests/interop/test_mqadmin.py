@@ -92,8 +92,8 @@ def test_mqadmin_asks_consumers_of_both_kinds(rocketmq: RocketMQ, tmp_path: Path
                 members = re.findall(r"\S+@\S+", listed)
                 assert len(members) == 2, listed
                 for member in members:
-                    told = await answered("PROP_CONSUME_TYPE", "consumerStatus", "-i", member)
-                    assert told.count("Status ") >= 2, told
+                    status = await answered("PROP_CONSUME_TYPE", "consumerStatus", "-i", member)
+                    assert status.count("Status ") >= 2, status
                 for number in range(40):
                     await producer.send(Message("Status", b"%d" % number))
                 await asyncio.to_thread(java.end)

@@ -62,7 +62,7 @@ def in_order(count: int = 2, hidden_ms: int = LONG_MS, **fields: Any) -> Remotin
     return pop(order="true", queueId=0, maxMsgNums=count, invisibleTime=hidden_ms, **fields)
 
 
-def told(answer: RemotingCommand) -> tuple[object, ...]:
+def comparable(answer: RemotingCommand) -> tuple[object, ...]:
     """What does not differ from run to run in an answer."""
     if answer.code != ResponseCode.SUCCESS:
         return (answer.code,)
@@ -71,31 +71,31 @@ def told(answer: RemotingCommand) -> tuple[object, ...]:
     return answer.code, *fields, *(one.body for one in decode_records(answer.body))
 
 
-async def story(client: RawPeer, said: list[object]) -> str:
+async def story(client: RawPeer, answers: list[object]) -> str:
     """Pop, acknowledge, give back; what was answered, and the handle of a message that stays popped."""
 
-    async def ask(request: RemotingCommand) -> RemotingCommand:
-        answer = await client.request(request)
-        said.append(told(answer))
+    async def request(command: RemotingCommand) -> RemotingCommand:
+        answer = await client.request(command)
+        answers.append(comparable(answer))
         return answer
 
     for number in range(6):
         await client.request(send("T", b"%d" % number, default_topic_queue_nums=1))
-    first, second = [handle for _, handle in popped(await ask(in_order(attemptId="a")))]
-    await ask(in_order(attemptId="b"))
-    first, second = [handle for _, handle in popped(await ask(in_order(attemptId="a")))]
-    await ask(make_request(RequestCode.ACK_MESSAGE, **named(second)))
-    await ask(make_request(RequestCode.ACK_MESSAGE, **named(first, offset=5)))
-    await ask(in_order())
+    first, second = [handle for _, handle in popped(await request(in_order(attemptId="a")))]
+    await request(in_order(attemptId="b"))
+    first, second = [handle for _, handle in popped(await request(in_order(attemptId="a")))]
+    await request(make_request(RequestCode.ACK_MESSAGE, **named(second)))
+    await request(make_request(RequestCode.ACK_MESSAGE, **named(first, offset=5)))
+    await request(in_order())
     changed = await client.request(
         make_request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(first, invisibleTime=0))
     )
-    said.append((changed.code, changed.ext_fields["reviveQid"]))
-    first, second, third = [handle for _, handle in popped(await ask(in_order(3)))]
+    answers.append((changed.code, changed.ext_fields["reviveQid"]))
+    first, second, third = [handle for _, handle in popped(await request(in_order(3)))]
     for handle in (first, second, third):
-        await ask(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
-    _, last = [handle for _, handle in popped(await ask(in_order(2)))]
-    await ask(make_request(RequestCode.ACK_MESSAGE, **named(last)))
+        await request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
+    _, last = [handle for _, handle in popped(await request(in_order(2)))]
+    await request(make_request(RequestCode.ACK_MESSAGE, **named(last)))
     return popped_first(last)
 
 
@@ -109,27 +109,27 @@ async def goes_on(client: RawPeer, handle: str) -> list[object]:
     """What another broker answers on the same folder: locked, until the one that was left is done."""
     locked = await client.request(in_order())
     done = await client.request(make_request(RequestCode.ACK_MESSAGE, **named(handle)))
-    return [told(locked), done.code, told(await client.request(in_order()))]
+    return [comparable(locked), done.code, comparable(await client.request(in_order()))]
 
 
-def tell(port: int, asking: Callable[[RawPeer], Any]) -> Any:
+def call(port: int, request: Callable[[RawPeer], Any]) -> Any:
     async def main() -> Any:
         async with raw(port) as client:
-            return await asking(client)
+            return await request(client)
 
     return asyncio.run(main())
 
 
 def test_both_answer_alike_and_go_on_with_each_other(peers: Peers, tmp_path: Path) -> None:
     peers(VERSION)
-    said: dict[Serve, list[object]] = {javas: [], ours: []}
+    answers_of: dict[Serve, list[object]] = {javas: [], ours: []}
     for serve, other in ((javas, ours), (ours, javas)):
         folder = tmp_path / serve.__name__
         folder.mkdir()
         with serve(folder) as port:
-            handle = tell(port, lambda client, told_here=said[serve]: story(client, told_here))
+            handle = call(port, lambda client, answers=answers_of[serve]: story(client, answers))
         with other(folder) as port:
-            found = tell(port, lambda client, left=handle: goes_on(client, left))
+            found = call(port, lambda client, left=handle: goes_on(client, left))
         locked = (ResponseCode.POLLING_TIMEOUT,)
         assert found == [locked, 0, (0, "999", "0", "0 0 5", "0 0 5", "0 0 0", b"5")]
-    assert said[ours] == said[javas]
+    assert answers_of[ours] == answers_of[javas]

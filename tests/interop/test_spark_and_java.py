@@ -59,9 +59,9 @@ def test_a_stream_follows_the_folder_of_a_broker_of_java(
     start, found = stream.initialOffset(), []
     assert start == {}
     where = ("--namesrv", java_namesrv, "--topic", topic, "--quiet")
-    for turn in (1, 2):
+    for round_ in (1, 2):
         sending = rocketmq.start("Produce", *where, "--count", SENT // 2, "--size", 300, "--tags", "A,B")
-        while sum(batch.num_rows for batch in found) < turn * SENT // 2:
+        while sum(batch.num_rows for batch in found) < round_ * SENT // 2:
             end = stream.latestOffset(start, stream.getDefaultReadLimit())
             for part in stream.partitions(start, end):
                 found += stream.read(part)
@@ -118,10 +118,10 @@ def test_java_opens_what_is_written(java: JavaStore, tmp_path: Path) -> None:
     options = WriteOptions(str(store), topic="orders", log_file_size_bytes=1 << 20)
     bodies = [b"body %d" % number for number in range(3000)]
     rows = {"body": bodies, "keys": [f"k{number}" if number % 2 else None for number in range(3000)]}
-    for turn in range(2):
+    for round_ in range(2):
         folder = staging_folder(str(store), "sink")
         staged = stage_rows(folder, pa.table(rows).to_batches(max_chunksize=700), "orders")
-        assert publish(options, "sink", turn, [staged]) == 3000
+        assert publish(options, "sink", round_, [staged]) == 3000
     seen = java.judge(store)
     wanted = sorted(2 * [hashlib.sha256(body).hexdigest() for body in bodies])
     assert sorted(line["bodySha256"] for line in seen.of_kind("message")) == wanted

@@ -80,10 +80,10 @@ class Maker:
         info |= {"changed": changed} if changed else {}
         text = json.dumps(info, indent=2, ensure_ascii=False) + "\n"
         (folder / "case.json").write_text(text, encoding="utf-8")
-        told = (
+        options = (
             summary.get(key) for key in ("messages", "unindexed", "logBytesDropped", "complaints", "faults")
         )
-        print(name, version, "exit", done.returncode, *told, flush=True)
+        print(name, version, "exit", done.returncode, *options, flush=True)
 
     def writer(
         self,

@@ -23,7 +23,7 @@ ONEWAY_SETTLE_S = 1
 """Nobody says when the last one has left."""
 
 
-def tell(event: str, **fields: object) -> None:
+def report(event: str, **fields: object) -> None:
     """Print a line; callbacks come on threads of the library."""
     with LOCK:
         print(json.dumps({"event": event, **fields}), flush=True)
@@ -50,11 +50,11 @@ def produce(options: argparse.Namespace) -> bool:
 
     def taken(number: int, result: object) -> None:
         sent.append(number)
-        tell("sent", i=number, status=result.status.name, uniq=result.msg_id, offset=result.offset)
+        report("sent", i=number, status=result.status.name, uniq=result.msg_id, offset=result.offset)
         left.release()
 
     def refused(number: int, error: object) -> None:
-        tell("error", i=number, text=str(error))
+        report("error", i=number, text=str(error))
         left.release()
 
     for number in range(options.count):
@@ -80,7 +80,7 @@ def produce(options: argparse.Namespace) -> bool:
         time.sleep(ONEWAY_SETTLE_S)
     producer.shutdown()
     good = len(sent) == options.count
-    tell("summary", ok=good, sent=len(sent))
+    report("summary", ok=good, sent=len(sent))
     return good
 
 
@@ -96,7 +96,7 @@ def consume(options: argparse.Namespace) -> bool:
         body = found.body.decode()
         if accepted and body.startswith(options.counted):
             seen.add(body)
-        tell(
+        report(
             "message" if accepted else "later",
             topic=found.topic, queue=found.queue_id, offset=found.queue_offset, uniq=found.id, body=body,
             tags=found.tags.decode(), keys=found.keys.decode(), reconsume=found.reconsume_times,
@@ -106,14 +106,14 @@ def consume(options: argparse.Namespace) -> bool:
 
     consumer.subscribe(options.topic, received, options.filter)
     consumer.start()
-    tell("ready")
+    report("ready")
     end = time.monotonic() + options.timeout
     while len(seen) < options.expect and time.monotonic() < end:
         time.sleep(0.05)
     time.sleep(options.linger / 1000)
     consumer.shutdown()
     good = len(seen) >= options.expect
-    tell("summary", ok=good, accepted=len(seen))
+    report("summary", ok=good, accepted=len(seen))
     return good
 
 

@@ -33,14 +33,14 @@ def pulled() -> list[tuple[PullMessageRequestHeader, bytes]]:
 def test_records_of_java_decode() -> None:
     bodies = pulled()
     assert len(bodies) > 20
-    for asked, body in bodies:
+    for expected, body in bodies:
         messages = list(decode_records(body))
         assert sum(one.store_size for one in messages) == len(body)
         assert [one.queue_offset for one in messages] == sorted(one.queue_offset for one in messages)
-        assert messages[0].queue_offset >= asked.queue_offset
+        assert messages[0].queue_offset >= expected.queue_offset
         for one in messages:
-            assert one.topic == asked.topic
-            assert one.queue_id == asked.queue_id
+            assert one.topic == expected.topic
+            assert one.queue_id == expected.queue_id
             assert len(one.unique_key or "") in {0, 32, 56}
             assert one.born_host.startswith("127.0.0.1:")
             assert len(one.msg_id) == 32

@@ -146,8 +146,8 @@ def test_any_bytes_are_a_body_or_an_error(kind: Any, body: bytes) -> None:
 @given(st.data())
 def test_damaged_bodies_are_a_body_or_an_error(data: st.DataObject) -> None:
     frame = data.draw(st.sampled_from([one for one in recorded_frames() if one.described["bodyLength"]]))
-    asked = frame.answers["code"] if frame.answers else frame.described["code"]
-    kind = (RESPONSE_BODIES if frame.answers else REQUEST_BODIES).get(asked, Heartbeat)
+    code = frame.answers["code"] if frame.answers else frame.described["code"]
+    kind = (RESPONSE_BODIES if frame.answers else REQUEST_BODIES).get(code, Heartbeat)
     body = bytearray(decoded(frame).body)
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
