@@ -17,9 +17,9 @@ import pytest
 
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.processor_time import cpu_seconds
+from pyledger.net.deferred import Deferred
 from pyledger.net.loop import loop_factory
 from pyledger.net.remoting.client import RemotingClient
-from pyledger.net.remoting.pending_requests import Outcome
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 
 GROUP = "remoting: calls to an echo server"
@@ -73,22 +73,26 @@ async def in_turn(port: int, count: int) -> int:
 
 async def at_once(port: int, count: int) -> int:
     client = RemotingClient()
-    connection = await client.connect(f"127.0.0.1:{port}")
+    address = f"127.0.0.1:{port}"
+    await client.connect(address)
     finished = asyncio.get_running_loop().create_future()
     done, left = 0, count
 
-    def answered(outcome: Outcome) -> None:
-        nonlocal done, left
-        done += isinstance(outcome, RemotingCommand) and outcome.body == BODY
+    def start() -> None:
+        nonlocal left
+        left -= 1
+        client.start(address, command(), 10_000).add_done_callback(answered)
+
+    def answered(response: Deferred[RemotingCommand]) -> None:
+        nonlocal done
+        done += response.result().body == BODY
         if left:
-            left -= 1
-            connection.start_call(command(), 10_000, answered)
+            start()
         elif done == count:
             finished.set_result(None)
 
     for _ in range(min(IN_FLIGHT, count)):
-        left -= 1
-        connection.start_call(command(), 10_000, answered)
+        start()
     await finished
     await client.close()
     return done

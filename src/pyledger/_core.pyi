@@ -2840,7 +2840,7 @@ def decode_frames(
 @overload
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int, calls: dict[int, Any]
-) -> tuple[list[memoryview | AnsweredCall], int]: ...
+) -> tuple[list[memoryview | ResponseFuture], int]: ...
 @overload
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int, calls: None = None, *, appends: Literal[True]
@@ -2851,8 +2851,8 @@ def decode_frames(
         data: What was received, from the start of a frame on. Nobody may write to it any more: bodies and
             frames are views of it.
         max_frame_bytes: Most bytes of a frame, its length word included.
-        calls: Calls of ours by opaque: requests are left alone then, and a good answer to an `AnsweredCall`
-            comes as that, taken out of the table, with what it says.
+        calls: Requests in flight by opaque. With it requests are not decoded; a response that is decoded
+            comes as its `ResponseFuture`, removed from the table.
         appends: Decode appends to a replicated log instead; those that follow one another come as one.
 
     Returns:
@@ -3114,14 +3114,20 @@ class UniqueIds:
     def next(self, now_ms: int) -> str:
         """The next id."""
 
-class AnsweredCall:
-    """A request of ours whose answer is decoded natively."""
+class ResponseFuture:
+    """A request in flight. Responses to its subclasses are decoded natively."""
+
+    future: Any
+    """Completed by `finish` unless it is done: an asyncio future or a `Deferred`."""
+
+    def __init__(self, future: Any) -> None:
+        """`future` gets the response as a command, or the error."""
 
     def finish(self, outcome: Any) -> None:
-        """Take the outcome: a command or an error; None when the answer was decoded."""
+        """Complete the future with a command or an error; None: with what was decoded natively."""
 
 @final
-class PendingSend(AnsweredCall):
+class PendingSend(ResponseFuture):
     """What a request to send needs to know of its message or batch, and the state of its sending."""
 
     topic: str
@@ -3145,8 +3151,6 @@ class PendingSend(AnsweredCall):
     select: Any
     """Chooses the queue."""
     timeout_ms: int
-    future: Any
-    """Gets the result."""
     sender: Any
     """Its method `finished` gets the outcome of an attempt."""
     tried: list[str]
@@ -3231,14 +3235,8 @@ class SendHead:
 # --- pull_request.pyx
 
 @final
-class PullCall(AnsweredCall):
-    """A pull whose answer is awaited. Numbers are those of `PullMessageResponseHeader`."""
-
-    def __init__(self, future: Any) -> None:
-        """`future` gets this once it is answered, or the answer as a command, or the error."""
-
-    def finish(self, outcome: Any) -> None:
-        """Let who waits have this, or the answer as a command, or an error."""
+class PullFuture(ResponseFuture):
+    """A pull in flight; its future gets this once decoded. Fields as in `PullMessageResponseHeader`."""
 
     @property
     def code(self) -> int:
@@ -3360,17 +3358,8 @@ class AppendHead:
         """
 
 @final
-class AppendCall(AnsweredCall):
-    """An append whose answer is awaited."""
-
-    def __init__(self, future: Any) -> None:
-        """`future` gets its answer as a result.
-
-        It is of the class of `set_append_response`, or a command where it is no ordinary one, or an error.
-        """
-
-    def finish(self, outcome: Any) -> None:
-        """Let who waits have it."""
+class AppendFuture(ResponseFuture):
+    """An append in flight; its future gets a decoded response of the class of `set_append_response`."""
 
 # --- answers.pyx
 

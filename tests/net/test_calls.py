@@ -16,7 +16,6 @@ from pyledger.errors import (
 )
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.connection import UNEXPECTED_REMARK, Connection
-from pyledger.net.remoting.pending_requests import Outcome
 from pyledger.net.remoting.request_table import HandlerTable
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, encode_frame
 from tests.net.conftest import Run
@@ -45,7 +44,7 @@ def test_call_gets_the_answer_to_its_own_request(run: Run, serialize: SerializeT
 
             await asyncio.gather(*[one(number) for number in range(200)])
             assert len(client.connections) == 1
-            assert not client.connections[0].calls
+            assert not client.connections[0].in_flight
 
     run(main())
 
@@ -235,24 +234,22 @@ def test_calls_of_more_than_the_backlog_wait_for_room(run: Run) -> None:
     run(main())
 
 
-def test_calls_by_callback_beyond_the_backlog_are_refused_and_harm_no_other(run: Run) -> None:
+def test_request_beyond_the_backlog_is_rejected_and_others_are_answered(run: Run) -> None:
     async def main() -> None:
         config = NetConfig(write_backlog_max_bytes=4 << 20)
-        outcomes: list[Outcome] = []
         async with serving() as server, calling(config=config) as client:
             connection = await client.connect(address(server))
-            for _ in range(60):
-                client.start_call(address(server), request(bytes(1 << 20)), 30_000, outcomes.append)
-                assert connection.queued_bytes <= 4 << 20
-            refused = len(outcomes)
-            assert refused
-            assert all(isinstance(one, RemotingTooMuchRequestError) for one in outcomes)
-            assert "write_backlog_max_bytes" in str(outcomes[0])
-            with pytest.raises(RemotingTooMuchRequestError):
+            responses = []
+            while connection.queued_bytes < 2 << 20:
+                responses.append(client.start(address(server), request(bytes(1 << 20)), 30_000))
+            with pytest.raises(RemotingTooMuchRequestError, match="write_backlog_max_bytes"):
                 connection.call_oneway(request(bytes(4 << 20)))
+            with pytest.raises(RemotingTooMuchRequestError, match="write_backlog_max_bytes"):
+                await connection.call(request(bytes(4 << 20)), 30_000)
             assert connection.endpoint.oneway_permits.free == config.client_oneway_permits
-            await until(lambda: len(outcomes) == 60)
-            assert all(isinstance(one, RemotingCommand) for one in outcomes[refused:])
+            for response in responses:
+                assert len((await response).body) == 1 << 20
+            assert connection.endpoint.async_permits.free == config.client_async_permits
             assert not connection.closed
 
     run(main())
@@ -312,16 +309,16 @@ def test_call_without_permit_waits_its_time_and_fails(run: Run) -> None:
         config = NetConfig(client_async_permits=2, close_socket_on_timeout=False)
         async with serving(hold) as server, calling(config=config) as client:
             two = [asyncio.ensure_future(client.call(address(server), request(), 5_000)) for _ in range(2)]
-            await until(lambda: client.connections and len(client.connections[0].calls) == 2)
+            await until(lambda: client.connections and len(client.connections[0].in_flight) == 2)
             with pytest.raises(RemotingTooMuchRequestError, match="2 calls are in flight"):
                 await client.call(address(server), request(), 50)
             with pytest.raises(RemotingTooMuchRequestError, match="client_async_permits"):
-                client.connections[0].start_call(request(), 1_000, print)
+                client.start(address(server), request(), 1_000).result()
             # A cancelled call gives its permit to the next in line.
             third = asyncio.ensure_future(client.call(address(server), request(), 5_000))
             await asyncio.sleep(0)
             two[0].cancel()
-            await until(lambda: len(client.connections[0].calls) == 2)
+            await until(lambda: len(client.connections[0].in_flight) == 2)
             for one in (two[1], third):
                 one.cancel()
             await asyncio.gather(*two, third, return_exceptions=True)
@@ -330,18 +327,15 @@ def test_call_without_permit_waits_its_time_and_fails(run: Run) -> None:
     run(main())
 
 
-def test_start_call_hands_over_answers_and_errors(run: Run) -> None:
+def test_started_request_completes_with_its_response_or_the_error(run: Run) -> None:
     async def main() -> None:
         async with serving() as server, calling() as client:
-            outcomes: list[Outcome] = []
-            # The first connects, the second finds the connection.
+            # The first connects, the second uses that connection.
             for number in range(2):
-                client.start_call(address(server), request(n=str(number)), 5_000, outcomes.append)
-                await until(lambda n=number: len(outcomes) == n + 1)
-            assert [one.ext_fields["n"] for one in outcomes if isinstance(one, RemotingCommand)] == ["0", "1"]
-            client.start_call("127.0.0.1:1", request(), 5_000, outcomes.append)
-            await until(lambda: len(outcomes) == 3)
-            assert isinstance(outcomes[2], RemotingConnectError)
+                response = await client.start(address(server), request(n=str(number)), 5_000)
+                assert response.ext_fields == {"n": str(number)}
+            with pytest.raises(RemotingConnectError):
+                await client.start("127.0.0.1:1", request(), 5_000)
 
     run(main())
 

@@ -9,7 +9,6 @@ from pyledger.errors import ListenError, RemotingConnectError, RemotingSendReque
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
-from pyledger.net.remoting.pending_requests import Outcome
 from pyledger.net.remoting.server import RemotingServer
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
@@ -130,26 +129,23 @@ class Fickle:
         return command.response(0)
 
 
-async def outcome_of(client: RemotingClient, where: str, *, by_callback: bool) -> Outcome:
-    """What becomes of a call that a connection stands for already."""
+async def outcome_of(
+    client: RemotingClient, where: str, *, started: bool
+) -> RemotingCommand | RemotingSendRequestError:
+    """Return the response to a request on an open connection, or its error."""
     await client.connect(where)
-    if not by_callback:
-        try:
-            return await client.call(where, request(), 5_000)
-        except RemotingSendRequestError as error:
-            return error
-    outcomes: list[Outcome] = []
-    client.start_call(where, request(), 5_000, outcomes.append)
-    await until(lambda: outcomes)
-    return outcomes[0]
+    try:
+        return await (client.start if started else client.call)(where, request(), 5_000)
+    except RemotingSendRequestError as error:
+        return error
 
 
-@pytest.mark.parametrize("by_callback", [False, True])
-def test_client_told_to_go_away_sends_once_more_on_a_fresh_connection(run: Run, by_callback: bool) -> None:
+@pytest.mark.parametrize("started", [False, True])
+def test_client_told_to_go_away_sends_once_more_on_a_fresh_connection(run: Run, started: bool) -> None:
     async def main() -> None:
         fickle = Fickle(1)
         async with serving(fickle) as server, calling() as client:
-            outcome = await outcome_of(client, address(server), by_callback=by_callback)
+            outcome = await outcome_of(client, address(server), started=started)
             assert isinstance(outcome, RemotingCommand)
             assert outcome.code == 0
             assert len(set(fickle.opaques)) == 2, "the second try has an opaque of its own"
@@ -158,28 +154,28 @@ def test_client_told_to_go_away_sends_once_more_on_a_fresh_connection(run: Run, 
     run(main())
 
 
-@pytest.mark.parametrize("by_callback", [False, True])
-def test_client_told_to_go_away_twice_fails(run: Run, by_callback: bool) -> None:
+@pytest.mark.parametrize("started", [False, True])
+def test_client_told_to_go_away_twice_fails(run: Run, started: bool) -> None:
     async def main() -> None:
         fickle = Fickle(99)
         async with serving(fickle) as server, calling() as client:
-            outcome = await outcome_of(client, address(server), by_callback=by_callback)
+            outcome = await outcome_of(client, address(server), started=started)
             assert isinstance(outcome, RemotingSendRequestError)
             assert len(fickle.opaques) == 2
 
     run(main())
 
 
-@pytest.mark.parametrize("by_callback", [False, True])
-def test_go_away_can_be_handled_less(run: Run, by_callback: bool) -> None:
+@pytest.mark.parametrize("started", [False, True])
+def test_go_away_can_be_handled_less(run: Run, started: bool) -> None:
     async def main() -> None:
         fickle = Fickle(99)
         async with serving(fickle) as server:
             async with calling(config=NetConfig(retry_on_go_away=False)) as client:
-                outcome = await outcome_of(client, address(server), by_callback=by_callback)
+                outcome = await outcome_of(client, address(server), started=started)
                 assert isinstance(outcome, RemotingSendRequestError)
             async with calling(config=NetConfig(reconnect_on_go_away=False)) as client:
-                outcome = await outcome_of(client, address(server), by_callback=by_callback)
+                outcome = await outcome_of(client, address(server), started=started)
                 assert isinstance(outcome, RemotingCommand)
                 assert outcome.code == GO_AWAY
         assert len(fickle.opaques) == 2
@@ -203,13 +199,12 @@ def test_closed_client_fails_its_calls_and_makes_no_new_ones(run: Run) -> None:
         async with serving(lambda _connection, _request: None) as server:
             client = RemotingClient()
             call = asyncio.ensure_future(client.call(address(server), request(), 10_000))
-            await until(lambda: client.connections and client.connections[0].calls)
-            outcomes: list[Outcome] = []
-            client.start_call("127.0.0.1:1", request(), 10_000, outcomes.append)
+            await until(lambda: client.connections and client.connections[0].in_flight)
+            started = client.start("127.0.0.1:1", request(), 10_000)
             await client.close()
-            with pytest.raises(RemotingSendRequestError):
-                await call
-            assert len(outcomes) == 1
+            for one in (call, started):
+                with pytest.raises(RemotingSendRequestError):
+                    await one
             with pytest.raises(RemotingConnectError, match="this client is closed"):
                 await client.call(address(server), request(), 1_000)
             await client.close()

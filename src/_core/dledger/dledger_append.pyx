@@ -294,19 +294,13 @@ cdef class AppendHead:
 
 
 @cython.final
-cdef class AppendCall(AnsweredCall):
-    """An append whose answer is awaited; see _core.pyi."""
+cdef class AppendFuture(ResponseFuture):
+    """An append in flight; see _core.pyi."""
 
-    cdef object future
     cdef object response
 
-    def __init__(self, future):
-        self.future = future
-
-    def finish(self, outcome):
-        """Let who waits have the answer, a command that could not be read as such, or an error."""
-        if not self.future.done():
-            self.future.set_result(self.response if outcome is None else outcome)
+    cdef object decoded(self):
+        return self.response
 
     cdef bint read(self, const CommandHead* head, const uint8_t* body, int64_t body_bytes):
         """Take what an answer says; False for Python to read it."""

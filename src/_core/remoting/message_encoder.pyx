@@ -73,16 +73,32 @@ cdef inline void put_hex_digits(char* to, const uint8_t* data, int32_t size) noe
         to[2 * i + 1] = HEX_DIGITS[data[i] & 15]
 
 
-cdef class AnsweredCall:
-    """A request whose answer is decoded natively; see _core.pyi."""
+cdef class ResponseFuture:
+    """A request in flight; see _core.pyi."""
+
+    cdef public object future
+
+    def __init__(self, future):
+        self.future = future
 
     def finish(self, outcome):
-        """Take the outcome."""
-        raise NotImplementedError
+        """Complete the future."""
+        if self.future.done():
+            return
+        if outcome is None:
+            self.future.set_result(self.decoded())
+        elif isinstance(outcome, Exception):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+    cdef object decoded(self):
+        """What was read from the response."""
+        return self
 
 
 @cython.final
-cdef class PendingSend(AnsweredCall):
+cdef class PendingSend(ResponseFuture):
     """What a request to send needs to know of its message or batch; see _core.pyi."""
 
     cdef public str topic
@@ -101,7 +117,6 @@ cdef class PendingSend(AnsweredCall):
     cdef public object queue
     cdef public object select
     cdef public object timeout_ms
-    cdef public object future
     cdef public object sender
     cdef public list tried
     cdef public object target

@@ -13,10 +13,9 @@ cdef enum:
 
 
 @cython.final
-cdef class PullCall(AnsweredCall):
-    """A pull whose answer is awaited; see _core.pyi."""
+cdef class PullFuture(ResponseFuture):
+    """A pull in flight; see _core.pyi."""
 
-    cdef object future
     cdef readonly int32_t code
     cdef readonly int64_t suggest_which_broker_id
     cdef readonly int64_t next_begin_offset
@@ -24,20 +23,6 @@ cdef class PullCall(AnsweredCall):
     cdef readonly int64_t max_offset
     cdef readonly int64_t offset_delta
     cdef readonly bytes body
-
-    def __init__(self, future):
-        self.future = future
-
-    def finish(self, outcome):
-        """Let who waits have this, or the answer as a command, or an error."""
-        if self.future.done():
-            return
-        if outcome is None:
-            self.future.set_result(self)
-        elif isinstance(outcome, Exception):
-            self.future.set_exception(outcome)
-        else:
-            self.future.set_result(outcome)
 
     cdef bint read(self, const CommandHead* head, const uint8_t* body, int64_t body_bytes):
         """Take what an answer says; False for Python to read it."""

@@ -75,10 +75,12 @@ cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):
         if result is None:
             return None
         (<PendingSend>call).result = result
-    elif type(call) is PullCall:
-        if not (<PullCall>call).read(&head, frame + at_body, size - at_body):
+    elif type(call) is PullFuture:
+        if not (<PullFuture>call).read(&head, frame + at_body, size - at_body):
             return None
-    elif type(call) is not AppendCall or not (<AppendCall>call).read(&head, frame + at_body, size - at_body):
+    elif type(call) is not AppendFuture:
+        return None
+    elif not (<AppendFuture>call).read(&head, frame + at_body, size - at_body):
         return None
     del calls[opaque]
     return call

@@ -46,7 +46,7 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 from pyledger.wire.dledger.bodies import decode_response, parse_peers
 from pyledger.wire.dledger.codec import DLedgerCodec, encode_request
 from pyledger.wire.remoting.command import RemotingCommand
-from pyledger.wire.remoting.native_codec import AppendCall
+from pyledger.wire.remoting.native_codec import AppendFuture
 
 METADATA_TIMEOUT_MS = 1500
 TRANSFER_TIMEOUT_MS = 10_000
@@ -197,16 +197,14 @@ class DLedgerClient:
         """
         connection = await self._connection(leader, timeout_ms)
         endpoint, codec = connection.endpoint, DLedgerCodec.of(connection.data)
-        future: asyncio.Future[AppendEntryResponse | RemotingCommand | RemotingError]
+        future: asyncio.Future[AppendEntryResponse | RemotingCommand]
         future, opaque = endpoint.loop.create_future(), endpoint.next_opaque()
         is_binary = codec.binary
         frame = codec.encode_append(self.group, leader, opaque, bodies)
-        connection.start_encoded(AppendCall(future), opaque, (frame,), timeout_ms)
+        connection.start(AppendFuture(future), opaque, (frame,), timeout_ms)
         outcome = await future
         if isinstance(outcome, AppendEntryResponse):
             return outcome
-        if isinstance(outcome, RemotingError):
-            raise outcome
         if not codec.learn(outcome) and is_binary:
             raise RemotingConnectError(self.peers[leader], f"it answered {outcome.code}")
         return decode_response(AppendEntryRequest(), memoryview(outcome.body))

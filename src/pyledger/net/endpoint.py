@@ -16,7 +16,7 @@ from pyledger.net.request_limits import Permits
 from pyledger.net.timers import TimerWheel
 from pyledger.wire.remoting.command import RemotingCommand
 from pyledger.wire.remoting.framing import StreamDecoder
-from pyledger.wire.remoting.native_codec import AnsweredCall, DecodedRequest
+from pyledger.wire.remoting.native_codec import DecodedRequest, ResponseFuture
 
 
 class Closable(Holder, Protocol):
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=Closable)
 Answer = RemotingCommand | None
 Frame = memoryview | DecodedRequest
 """A frame without its length word; or a send or pull, decoded."""
-Received = Frame | AnsweredCall
+Received = Frame | ResponseFuture
 """The same; or a send or pull of ours that is answered."""
 BatchAnswer = bytes | Answer
 """Whole frames for all requests of a batch, or the answer to its only one. None: nothing is written now; a

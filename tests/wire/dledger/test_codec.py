@@ -33,7 +33,7 @@ from pyledger.wire.remoting.command import (
     encode_frame,
     encode_plain_frame,
 )
-from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, AppendCall, AppendDecoder
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, AppendDecoder, AppendFuture
 
 names = st.text(min_size=1, max_size=9)
 
@@ -267,11 +267,11 @@ class Box:
 
 
 def answer_of(body: bytes, opaque: int = 3) -> object:
-    """What an append is told by this answer, or `None` where Python has to read it."""
+    """Return an append's response, decoded natively or by Python."""
     box = Box()
-    calls: dict[int, AppendCall] = {opaque: AppendCall(box)}
+    calls: dict[int, AppendFuture] = {opaque: AppendFuture(box)}
     for item in AnswerDecoder(1 << 20, calls).feed(encode_plain_frame(200, FLAG_RESPONSE, opaque, body)):
-        if isinstance(item, AppendCall):
+        if isinstance(item, AppendFuture):
             assert not calls
             item.finish(None)
     if box.value is None:

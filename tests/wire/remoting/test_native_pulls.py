@@ -13,7 +13,7 @@ from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.command import RemotingCommand, SerializeType, decode_in_python, encode_frame
 from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.remoting.native_codec import PullCall, PullHead, decode_frames
+from pyledger.wire.remoting.native_codec import PullFuture, PullHead, decode_frames
 from tests.golden.remoting_frames import recorded_frames
 from tests.wire.record.test_record import record
 
@@ -93,7 +93,7 @@ def test_answers_of_recorded_brokers() -> None:
             continue
         header = command.header(PullMessageResponseHeader)
         waiter = Waiter()
-        call = PullCall(waiter)
+        call = PullFuture(waiter)
         calls: dict[int, Any] = {command.opaque: call}
         assert decode_frames(frame.data, LIMIT, calls) == ([call], len(frame.data))
         assert not calls
@@ -112,7 +112,7 @@ def test_refusal_is_left_to_python() -> None:
     answer = RemotingCommand.request(24, ext_fields={})
     answer.flag, answer.remark = 1, "no subscription"
     waiter = Waiter()
-    calls: dict[int, Any] = {0: PullCall(waiter)}
+    calls: dict[int, Any] = {0: PullFuture(waiter)}
     [view], _ = decode_frames(encode_frame(answer), LIMIT, calls)
     assert isinstance(view, memoryview)
     calls[0].finish(answer)
@@ -123,7 +123,7 @@ def test_answer_that_comes_too_late_harms_nobody() -> None:
     async def main() -> None:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
-        PullCall(future).finish(None)
+        PullFuture(future).finish(None)
 
     asyncio.run(main())
 

@@ -19,7 +19,7 @@ from pyledger.wire.record.record import ReceivedMessage, decode_records
 from pyledger.wire.remoting.bodies.subscription import Subscription
 from pyledger.wire.remoting.command import Buffer, RemotingCommand
 from pyledger.wire.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from pyledger.wire.remoting.native_codec import PullCall, PullHead
+from pyledger.wire.remoting.native_codec import PullFuture, PullHead
 
 COMMIT_OFFSET, SUSPEND = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND)
 SUBSCRIPTION, LITE = int(PullFlag.SUBSCRIPTION), int(PullFlag.LITE)
@@ -126,7 +126,7 @@ class PullApi:
         if status is None:
             assert isinstance(answer, RemotingCommand)
             raise BrokerError(answer.code, answer.remark, address)
-        found = answer if isinstance(answer, PullCall) else answer.header(PullMessageResponseHeader)
+        found = answer if isinstance(answer, PullFuture) else answer.header(PullMessageResponseHeader)
         self._broker_ids[queue] = found.suggest_which_broker_id
         messages: tuple[ReceivedMessage, ...] = ()
         if status is PullStatus.FOUND:
@@ -135,7 +135,7 @@ class PullApi:
 
     async def _ask(
         self, address: str, header: PullMessageRequestHeader, timeout_ms: int
-    ) -> RemotingCommand | PullCall:
+    ) -> RemotingCommand | PullFuture:
         """Lite pulls have a code of their own; a broker that does not know it takes the ordinary one."""
         if not self._lite and not self._client.config.access_key:
             connection = self._client.calls.remoting.ready(address)
@@ -155,7 +155,7 @@ class PullApi:
 
     async def _ask_at_once(
         self, connection: Connection, header: PullMessageRequestHeader, timeout_ms: int
-    ) -> RemotingCommand | PullCall:
+    ) -> RemotingCommand | PullFuture:
         """Ask over a connection that has room, with all that does not change encoded before."""
         common = (
             header.topic,
@@ -173,9 +173,9 @@ class PullApi:
                 del self._heads[next(iter(self._heads))]
         endpoint = connection.endpoint
         opaque = endpoint.next_opaque()
-        future: asyncio.Future[RemotingCommand | PullCall] = endpoint.loop.create_future()
+        future: asyncio.Future[RemotingCommand | PullFuture] = endpoint.loop.create_future()
         frame = head.encode(opaque, header.queue_offset, header.sys_flag, header.commit_offset)
-        connection.start_encoded(PullCall(future), opaque, (frame,), timeout_ms)
+        connection.start(PullFuture(future), opaque, (frame,), timeout_ms)
         try:
             return await future
         except asyncio.CancelledError:

@@ -229,7 +229,7 @@ class Sender:
         is_small = len(body) <= COPIED_BODY_BYTES_MAX
         frame = route.heads[out.is_batch].encode(out, opaque, now_ms(), is_small)
         out.tried.append(route.queue.broker_name)
-        connection.start_encoded(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
+        connection.start(out, opaque, (frame,) if is_small else (frame, body), out.timeout_ms)
         return True
 
     def _route_of(self, out: PendingSend) -> PublishRoute | None:

@@ -13,28 +13,29 @@ from typing import Any, TypeVar
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import (
     RemotingConnectError,
-    RemotingError,
     RemotingSendRequestError,
     RemotingTimeoutError,
 )
 from pyledger.log_events import event, logger
 from pyledger.model.address import split_address
 from pyledger.model.remoting_codes import ResponseCode
+from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Endpoint
 from pyledger.net.remoting.connection import Connection, Handler
 from pyledger.net.remoting.name_servers import NameServerList
-from pyledger.net.remoting.pending_requests import Done, Outcome
 from pyledger.net.remoting.request_table import refuse_unknown
 from pyledger.net.sockets import open_socket, reason_of
 from pyledger.net.tls import client_context
-from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.command import RemotingCommand, encode_head
+from pyledger.wire.remoting.native_codec import ResponseFuture
 
 T = TypeVar("T")
 
 log = logger("net")
 
 NAME_SERVER = "a name server"
-SENT_AWAY = "the server told us to go away"
+GO_AWAY = ResponseCode.GO_AWAY
+SENT_AWAY = "the server is shutting down"
 
 
 class RemotingClient:
@@ -98,41 +99,50 @@ class RemotingClient:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         return await self._call(address, command, timeout_ms, deadline, attempts=2)
 
-    def start_call(
-        self,
-        address: str | None,
-        command: RemotingCommand,
-        timeout_ms: int,
-        done: Done,
-        *,
-        limited: bool = True,
-    ) -> None:
-        """Send a request; `done` gets its answer, or the error, from the event loop.
-
-        Unlike `call` this never closes a connection for a late answer, and does not wait for a permit while
-        the connection stands.
+    def start(
+        self, address: str | None, command: RemotingCommand, timeout_ms: int
+    ) -> Deferred[RemotingCommand]:
+        """Send a request without waiting for free space: the caller limits the bytes to be written itself.
 
         Args:
             address: `host:port`; None asks a name server.
             command: A request; its opaque is set here.
             timeout_ms: For everything, connecting included.
-            done: Called once, perhaps before this returns. Must not raise.
-            limited: Fail when more than the high water mark waits to be written. False: the caller limits
-                that itself.
 
-        Cost: no task and no future while the connection stands.
+        Returns:
+            The response, or the error of `call`, from the event loop.
+
+        Cost: no task and no future while the connection is open.
         """
+        result: Deferred[RemotingCommand] = Deferred()
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         connection = self._connections.get(address or self._chosen or "")
         if connection is None or connection.closed:
-            deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-            self._call_later(address, command, timeout_ms, deadline, done, attempts=2)
-            return
-        deadline = connection.endpoint.loop.time() + timeout_ms / 1000
-        ended = partial(self._ended, address, command, timeout_ms, deadline, done, connection)
-        try:
-            connection.start_call(command, timeout_ms, ended, limited=limited)
-        except RemotingError as error:
-            done(error)
+            self._call_later(result, address, command, timeout_ms, deadline, attempts=2)
+            return result
+        endpoint = connection.endpoint
+        if not connection.takes_calls:
+            result.set_exception(endpoint.async_permits.exhausted(connection.remote_address))
+            return result
+
+        def responded(response: Deferred[RemotingCommand]) -> None:
+            if (error := response.exception()) is not None:
+                result.set_exception(error)
+            elif (answer := response.result()).code != GO_AWAY or not self._config.reconnect_on_go_away:
+                result.set_result(answer)
+            else:
+                self._retire(connection)
+                if self._config.retry_on_go_away and not self._closed:
+                    self._call_later(result, address, command, timeout_ms, deadline, attempts=1)
+                else:
+                    result.set_exception(RemotingSendRequestError(connection.remote_address, SENT_AWAY))
+
+        response: Deferred[RemotingCommand] = Deferred()
+        response.add_done_callback(responded)
+        command.opaque = opaque = endpoint.next_opaque()
+        parts = encode_head(command), command.body
+        connection.start(ResponseFuture(response), opaque, parts, timeout_ms)
+        return result
 
     async def call_oneway(self, address: str | None, command: RemotingCommand, timeout_ms: int) -> None:
         """Send a request that has no answer; returns when it is queued to be written.
@@ -324,7 +334,7 @@ class RemotingClient:
                 answer = await connection.call(command, left_ms)
             except RemotingTimeoutError:
                 raise RemotingTimeoutError(connection.remote_address, timeout_ms) from None
-            if answer.code != ResponseCode.GO_AWAY or not self._config.reconnect_on_go_away:
+            if answer.code != GO_AWAY or not self._config.reconnect_on_go_away:
                 return answer
             self._retire(connection)
             refused_by = connection.remote_address
@@ -334,48 +344,28 @@ class RemotingClient:
 
     def _call_later(
         self,
+        result: Deferred[RemotingCommand],
         address: str | None,
         command: RemotingCommand,
         timeout_ms: int,
         deadline: float,
-        done: Done,
         *,
         attempts: int,
     ) -> None:
-        """Make a call that has to connect first."""
+        """Make a call in a task, which connects first."""
 
-        def deliver(task: asyncio.Task[RemotingCommand]) -> None:
+        def ended(task: asyncio.Task[RemotingCommand]) -> None:
             if task.cancelled():
-                done(RemotingSendRequestError(address or NAME_SERVER, "this client was closed"))
-            elif isinstance(error := task.exception(), RemotingError):
-                done(error)
+                result.set_exception(
+                    RemotingSendRequestError(address or NAME_SERVER, "this client was closed")
+                )
+            elif (error := task.exception()) is not None:
+                result.set_exception(error)
             else:
-                done(task.result())
+                result.set_result(task.result())
 
         call = self._call(address, command, timeout_ms, deadline, attempts=attempts)
-        self._spawn(call).add_done_callback(deliver)
-
-    def _ended(
-        self,
-        address: str | None,
-        command: RemotingCommand,
-        timeout_ms: int,
-        deadline: float,
-        done: Done,
-        connection: Connection,
-        outcome: Outcome,
-    ) -> None:
-        if (
-            isinstance(outcome, RemotingCommand)
-            and outcome.code == ResponseCode.GO_AWAY
-            and self._config.reconnect_on_go_away
-        ):
-            self._retire(connection)
-            if self._config.retry_on_go_away and not self._closed:
-                self._call_later(address, command, timeout_ms, deadline, done, attempts=1)
-                return
-            outcome = RemotingSendRequestError(connection.remote_address, SENT_AWAY)
-        done(outcome)
+        self._spawn(call).add_done_callback(ended)
 
     # --- name servers
 

@@ -1,7 +1,7 @@
 """One connection of remoting: requests and their answers, both ways.
 
 Requests and answers of the two directions share the connection; only bit 0 of the flag tells them apart.
-Invariant: a call in `calls` holds one permit, and either ends in `finish` or is abandoned.
+Invariant: a request in `in_flight` holds one permit, and is either finished or abandoned.
 
 Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
 """
@@ -18,6 +18,7 @@ from typing import Any, cast
 from pyledger.errors import (
     InvariantError,
     PyLedgerError,
+    RemotingError,
     RemotingSendRequestError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
@@ -26,15 +27,7 @@ from pyledger.log_events import logger
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Answer, BatchAnswer, Endpoint, Frame, Received
-from pyledger.net.remoting.pending_requests import (
-    TOGETHER_S,
-    Call,
-    Done,
-    Outcome,
-    ResponseFuture,
-    TimeoutBucket,
-    settle,
-)
+from pyledger.net.remoting.pending_requests import BUCKET_MS, TimeoutBucket
 from pyledger.net.stream import FrameStream
 from pyledger.wire.remoting.command import (
     FLAG_ONEWAY,
@@ -44,7 +37,7 @@ from pyledger.wire.remoting.command import (
     command_of,
     encode_head,
 )
-from pyledger.wire.remoting.native_codec import AnswerDecoder, AnsweredCall, AppendBatch, DecodedRequest
+from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, DecodedRequest, ResponseFuture
 
 log = logger("net")
 
@@ -57,6 +50,10 @@ FRAME_BYTES = attrgetter("frame_bytes")
 """Of a decoded request, without a call for each; `size_of` is for all frames."""
 Work = Deferred[Any] | asyncio.Future[Any]
 """What completes with the answer to a request, or to a batch of them."""
+SILENT_MS_MIN = 100
+"""After a shorter timeout a connection without received bytes is not closed.
+Source: RocketMQ remoting/.../netty/NettyRemotingClient.java (MIN_CLOSE_TIMEOUT_MILLIS).
+"""
 HEAD_BYTES = 64 << 10
 """Room for the head of a request; it is not encoded yet when room is looked for."""
 
@@ -71,7 +68,7 @@ class Connection(FrameStream):
         version: Of the peer, as its last request says; 0 before.
         language: Of the peer, as its last request says; None before, and when it is unknown.
         data: The application's own.
-        calls: Requests of ours that wait for their answer, by opaque.
+        in_flight: Requests of ours without a response yet, by opaque.
         closed: Nothing can be sent any more.
     """
 
@@ -79,10 +76,10 @@ class Connection(FrameStream):
         "_bytes_in_work",
         "_oneway_ends",
         "_requests_in_work",
-        "_together",
+        "_timeout_bucket",
         "_work",
-        "calls",
         "data",
+        "in_flight",
         "language",
         "version",
     )
@@ -99,10 +96,10 @@ class Connection(FrameStream):
         self.version = 0
         self.language: int | None = None
         self.data: dict[Any, Any] = {}
-        self.calls: dict[int, Call] = {}
+        self.in_flight: dict[int, ResponseFuture] = {}
         if endpoint.answer_batch is None:
-            self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.calls)
-        self._together: TimeoutBucket | None = None
+            self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.in_flight)
+        self._timeout_bucket: TimeoutBucket | None = None
         # What handlers are still at: how many requests each answers, and of how many bytes.
         self._work: dict[Work, tuple[int, int]] = {}
         self._requests_in_work = self._bytes_in_work = 0
@@ -146,91 +143,55 @@ class Connection(FrameStream):
             RemotingTimeoutError: no answer came in time.
             RemotingSendRequestError: the connection is closed, or closed before the answer came.
         """
-        loop = self.endpoint.loop
-        started = loop.time()
-        left_ms: float = timeout_ms
-        if not self.endpoint.async_permits.try_take():
-            await self.endpoint.async_permits.take(timeout_ms, self.remote_address)
-            left_ms -= (loop.time() - started) * 1000
-        try:
-            if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
-                await self.room(left_ms, timeout_ms)
-                left_ms = timeout_ms - (loop.time() - started) * 1000
-            future = loop.create_future()
-            pending = self._start(command, left_ms, timeout_ms, partial(settle, future))
-        except BaseException:
-            self.endpoint.async_permits.give()
-            raise
-        sent_at = loop.time()
-        try:
-            answer: RemotingCommand = await future
-        except RemotingTimeoutError:
-            enough = left_ms > 100 or left_ms > timeout_ms / 4
-            if self.endpoint.limits.close_on_timeout and enough and self._received_at <= sent_at:
-                self.abort()
-            raise
-        except asyncio.CancelledError:
-            pending.abandon()
-            raise
-        return answer
-
-    def start_call(
-        self, command: RemotingCommand, timeout_ms: int, done: Done, *, limited: bool = True
-    ) -> ResponseFuture:
-        """Send a request; `done` gets its answer, or the error, from the event loop.
-
-        Args:
-            command: A request; its opaque is set here.
-            timeout_ms: For the answer.
-            done: Called once, unless the returned call is abandoned. Must not raise.
-            limited: Fail when more than the high water mark waits to be written.
-
-        Raises:
-            RemotingTooMuchRequestError: no permit is free, or too much waits to be written; nothing was sent.
-            RemotingSendRequestError: the connection is closed.
-        """
-        permits = self.endpoint.async_permits
+        endpoint, permits = self.endpoint, self.endpoint.async_permits
+        loop = endpoint.loop
+        started, left_ms = loop.time(), timeout_ms
         if not permits.try_take():
-            raise permits.exhausted(self.remote_address)
+            await permits.take(timeout_ms, self.remote_address)
+            left_ms = timeout_ms - int((loop.time() - started) * 1000)
         try:
-            return self._start(command, timeout_ms, timeout_ms, done, limited=limited)
+            if self._outbox.queued_bytes > endpoint.limits.high_water_mark_bytes:
+                await self.room(left_ms, timeout_ms)
+                left_ms = timeout_ms - int((loop.time() - started) * 1000)
+            self._check_room(command)
+            command.opaque = opaque = endpoint.next_opaque()
+            parts = encode_head(command), command.body
         except BaseException:
             permits.give()
+            raise
+        future: asyncio.Future[RemotingCommand] = loop.create_future()
+        self._start(ResponseFuture(future), opaque, parts, left_ms)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.abandon(opaque)
             raise
 
     @property
     def takes_calls(self) -> bool:
-        """Whether `start_encoded` may be used by somebody who bounds what waits to be written."""
+        """Whether `start` may be used by a caller that limits the bytes to be written itself."""
         return not self.closed and self.endpoint.async_permits.free > 0
 
     @property
     def has_room(self) -> bool:
-        """Whether `start_encoded` may be used now."""
+        """Whether `start` may be used now."""
         return self.takes_calls and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
 
-    def start_encoded(self, call: Call, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
-        """Send a request that is encoded already, while there is room for it.
+    def start(self, pending: ResponseFuture, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
+        """Send an encoded request on a connection that `has_room`, without waiting.
 
         Args:
-            call: Gets the answer, or the error; never before this returns.
-            opaque: Stands in the request; of `endpoint.next_opaque`.
+            pending: Finished with the response or the error, never before this returns.
+            opaque: Of the request; from `endpoint.next_opaque`.
             parts: The whole frame.
-            timeout_ms: For the answer.
+            timeout_ms: For the response.
         """
-        endpoint = self.endpoint
-        endpoint.async_permits.free -= 1
-        self.calls[opaque] = call
-        now = endpoint.loop.time()
-        together = self._together
-        if together is None or now >= together.closes_at or together.timeout_ms != timeout_ms:
-            together = self._together = TimeoutBucket(now, timeout_ms, self._late)
-            endpoint.wheel.arm(together, timeout_ms + TOGETHER_S * 1000)
-        together.opaques.append(opaque)
-        self.write(parts)
+        self.endpoint.async_permits.free -= 1
+        self._start(pending, opaque, parts, timeout_ms)
 
     def abandon(self, opaque: int) -> None:
-        """Nobody waits any more for the answer of a request of `start_encoded`."""
-        if self.calls.pop(opaque, None) is not None:
+        """Drop the response to a request when it comes: no caller waits for it any more."""
+        if self.in_flight.pop(opaque, None) is not None:
             self.endpoint.async_permits.give()
 
     def call_oneway(self, command: RemotingCommand) -> None:
@@ -268,7 +229,7 @@ class Connection(FrameStream):
         index = 0
         while index < len(frames):
             frame = frames[index]
-            if isinstance(frame, AnsweredCall):
+            if isinstance(frame, ResponseFuture):
                 index += 1
                 permits.give()
                 frame.finish(None)
@@ -282,9 +243,10 @@ class Connection(FrameStream):
                 command = command_of(frame)
                 if command.flag & FLAG_RESPONSE:
                     index += 1
-                    call = self.calls.pop(command.opaque, None)
-                    if call is not None:
-                        self._finish(call, command)
+                    pending = self.in_flight.pop(command.opaque, None)
+                    if pending is not None:
+                        permits.give()
+                        pending.finish(command)
                     continue
                 self._serve(command)
             index += taken
@@ -303,14 +265,12 @@ class Connection(FrameStream):
             self.endpoint.oneway_permits.give()
 
     def ended(self, problem: str) -> None:
-        """The connection is gone: calls fail, permits are free again."""
-        self._together = None
+        """Fail the requests in flight and free their permits: the connection is gone."""
+        self._timeout_bucket = None
         for _ in range(len(self._oneway_ends)):
             self.endpoint.oneway_permits.give()
         self._oneway_ends.clear()
-        for opaque in tuple(self.calls):
-            if (call := self.calls.pop(opaque, None)) is not None:
-                self._finish(call, RemotingSendRequestError(self.remote_address, problem))
+        self._fail(tuple(self.in_flight), RemotingSendRequestError(self.remote_address, problem))
         self.endpoint.remove(self)
 
     def has_work(self) -> bool:
@@ -318,8 +278,8 @@ class Connection(FrameStream):
         return bool(self._work)
 
     def busy(self) -> bool:
-        """Whether more is likely to be sent in this turn: several calls or handlers are under way."""
-        return len(self.calls) > 1 or bool(self._work)
+        """Whether more is likely to be sent in this iteration: several requests are in flight or in work."""
+        return len(self.in_flight) > 1 or bool(self._work)
 
     def overworked(self) -> bool:
         """Whether as many requests are in work as may be."""
@@ -424,43 +384,31 @@ class Connection(FrameStream):
 
     # --- requests of ours
 
-    def _start(
-        self,
-        command: RemotingCommand,
-        left_ms: float,
-        timeout_ms: int,
-        done: Done,
-        *,
-        limited: bool = True,
-    ) -> ResponseFuture:
-        """Send a request that holds a permit; `left_ms` are left of its time."""
-        if limited:
-            self._check_room(command)
-        opaque = command.opaque = self.endpoint.next_opaque()
-        permits, address = self.endpoint.async_permits, self.remote_address
-        pending = ResponseFuture(self.calls, opaque, permits, address, timeout_ms, done)
-        self.endpoint.wheel.arm(pending, left_ms)
-        try:
-            self.send(command)
-        except BaseException:
-            pending.forget()
-            pending.cancel()
-            raise
-        return pending
+    def _start(self, pending: ResponseFuture, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
+        """Send a request that holds a permit."""
+        self.in_flight[opaque] = pending
+        endpoint, bucket = self.endpoint, self._timeout_bucket
+        now = endpoint.loop.time()
+        if bucket is None or now >= bucket.closes_at or bucket.timeout_ms != timeout_ms:
+            bucket = self._timeout_bucket = TimeoutBucket(now, timeout_ms, self._time_out)
+            endpoint.wheel.arm(bucket, timeout_ms + BUCKET_MS)
+        bucket.opaques.append(opaque)
+        self.write(parts)
 
-    def _finish(self, call: Call, outcome: Outcome) -> None:
-        """Tell a call its outcome."""
-        if not isinstance(call, ResponseFuture):
-            self.endpoint.async_permits.give()
-        call.finish(outcome)
+    def _fail(self, opaques: Iterable[int], error: RemotingError) -> None:
+        """Finish requests that are still in flight with an error."""
+        for opaque in opaques:
+            if (pending := self.in_flight.pop(opaque, None)) is not None:
+                self.endpoint.async_permits.give()
+                pending.finish(error)
 
-    def _late(self, together: TimeoutBucket) -> None:
-        """Calls that were sent together got no answer in time, perhaps some of them."""
-        late = [call for opaque in together.opaques if (call := self.calls.pop(opaque, None)) is not None]
-        if late and self.endpoint.limits.close_on_timeout and self._received_at <= together.sent_at:
-            self.abort()
-        for call in late:
-            self._finish(call, RemotingTimeoutError(self.remote_address, together.timeout_ms))
+    def _time_out(self, bucket: TimeoutBucket) -> None:
+        """Fail what is still in flight of a bucket; close the connection if it was silent meanwhile."""
+        late = [opaque for opaque in bucket.opaques if opaque in self.in_flight]
+        is_silent = bucket.timeout_ms > SILENT_MS_MIN and self._received_at <= bucket.sent_at
+        if late and is_silent and self.endpoint.limits.close_on_timeout:
+            self.abort()  # before a caller that is notified sends again
+        self._fail(late, RemotingTimeoutError(self.remote_address, bucket.timeout_ms))
 
     def _check_room(self, command: RemotingCommand) -> None:
         """A request of ours must not be what makes the connection be cut for its backlog."""

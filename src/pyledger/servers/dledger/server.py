@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import NamedTuple, overload
@@ -19,6 +20,7 @@ from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import ConfigError, MalformedBodyError, StoreError, StoreFullError
 from pyledger.log_events import event, logger
+from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Frame
 from pyledger.net.event_limiter import Alarms
 from pyledger.net.remoting.client import RemotingClient
@@ -160,7 +162,8 @@ class DLedgerServer:
             answer_batch=self._take_run,
             decoder=AppendDecoder,
         )
-        self._client = RemotingClient(config=net)
+        # A peer without a response in time is retried on the same connection.
+        self._client = RemotingClient(config=replace(net or NetConfig(), close_socket_on_timeout=False))
         in_memory = self.store_config.store_type == "memory"
         self._store_class: Callable[[str, DLedgerStoreConfig], DLedgerStore | DLedgerMemoryStore]
         self._store_class = DLedgerMemoryStore if in_memory else DLedgerStore
@@ -383,20 +386,22 @@ class DLedgerServer:
             connection.write((b"".join(frames),))
 
     def _call(self, call: Call) -> None:
-        address, done = self.peers[call.peer], partial(self._called, call)
+        address = self.peers[call.peer]
         command = self._codec(address).encode(call.request)
-        # `max_pending_push_bytes` limits what waits to be written.
-        self._client.start_call(address, command, self.config.rpc_timeout_ms, done, limited=False)
+        # `max_pending_push_bytes` limits the bytes to be written.
+        response = self._client.start(address, command, self.config.rpc_timeout_ms)
+        response.add_done_callback(partial(self._called, call))
 
     def _codec(self, address: str) -> DLedgerCodec:
         """That of the connection to a peer; without one, JSON connects."""
         connection = self._client.open_connection(address)
         return DLedgerCodec() if connection is None else DLedgerCodec.of(connection.data)
 
-    def _called(self, call: Call, outcome: object) -> None:
-        if isinstance(outcome, RemotingCommand) and self._codec(self.peers[call.peer]).learn(outcome):
+    def _called(self, call: Call, response: Deferred[RemotingCommand]) -> None:
+        if response.exception() is None and self._codec(self.peers[call.peer]).learn(response.result()):
             try:
-                self._take(Answered(call.call_id, decode_response(call.request, memoryview(outcome.body))))
+                body = memoryview(response.result().body)
+                self._take(Answered(call.call_id, decode_response(call.request, body)))
                 return
             except MalformedBodyError as error:
                 event(log, logging.WARNING, "answer not understood", peer=call.peer, why=str(error))

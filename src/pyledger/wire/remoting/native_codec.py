@@ -11,17 +11,17 @@ from typing import Any
 
 from pyledger._core import (
     AddEncoder,
-    AnsweredCall,
     AppendAnswers,
     AppendBatch,
-    AppendCall,
+    AppendFuture,
     AppendHead,
     DecodedRequest,
     PendingSend,
-    PullCall,
+    PullFuture,
     PullHead,
     PullRequest,
     ReceivedRecord,
+    ResponseFuture,
     SendBatch,
     SendHead,
     SendRequest,
@@ -50,19 +50,19 @@ from pyledger.wire.remoting.framing import StreamDecoder
 __all__ = [
     "AddEncoder",
     "AnswerDecoder",
-    "AnsweredCall",
     "AppendAnswers",
     "AppendBatch",
-    "AppendCall",
     "AppendDecoder",
+    "AppendFuture",
     "AppendHead",
     "DecodedRequest",
     "PendingSend",
-    "PullCall",
+    "PullFuture",
     "PullHead",
     "PullRequest",
     "ReceivedRecord",
     "RequestDecoder",
+    "ResponseFuture",
     "SendBatch",
     "SendHead",
     "SendRequest",
@@ -116,7 +116,7 @@ class AppendDecoder(StreamDecoder[memoryview | AppendBatch]):
         return decode_frames(data, self.max_frame_bytes, appends=True)
 
 
-class AnswerDecoder(StreamDecoder[memoryview | AnsweredCall]):
+class AnswerDecoder(StreamDecoder[memoryview | ResponseFuture]):
     """Cuts what a client receives; answers to sends and pulls come as the call, with what they say."""
 
     __slots__ = ("_calls",)
@@ -131,7 +131,7 @@ class AnswerDecoder(StreamDecoder[memoryview | AnsweredCall]):
         super().__init__(max_frame_bytes)
         self._calls = calls
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AnsweredCall], int]:
+    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | ResponseFuture], int]:
         """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
 
         Raises:
