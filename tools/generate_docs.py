@@ -16,7 +16,7 @@ from pyledger import errors
 from pyledger.config import bookie, broker, namesrv
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.client import ClientConfig, ConsumerConfig, ProducerConfig
 from pyledger.config.delivery import DeliveryConfig
@@ -49,7 +49,7 @@ KINDS: tuple[type[Settings], ...] = (
     DLedgerBrokerConfig,
     BookieConfig,
     AutoRecoveryConfig,
-    LedgerConfig,
+    BookkeeperConfig,
 )
 """The settings of each section, in the order of `SECTIONS`."""
 

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.bookie_clusters import Cluster, for_both_clients, java_client, our_bookies, serving
 from benchmarks.peers.processor_time import cpu_seconds
-from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter, BookkeeperConfig
 from pyledger.net.loop import run
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.wire.bookkeeper.entry import EntryDigest, count_whole, pack_entry
@@ -170,7 +170,7 @@ def bench_kill(rounds: Rounds, tmp_path: Path) -> None:
 
 async def recover(cluster: Cluster, entries: int, unconfirmed: int) -> float:
     """Milliseconds that opening a ledger takes that its writer has left."""
-    async with AsyncLedgerClient(cluster.address, config=LedgerConfig(adds_pending_max=4096)) as client:
+    async with AsyncLedgerClient(cluster.address, config=BookkeeperConfig(adds_pending_max=4096)) as client:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many([b"entry"] * entries)
         for _ in range(unconfirmed):

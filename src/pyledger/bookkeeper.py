@@ -19,7 +19,7 @@ from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.client.bookkeeper.managed_ledger import AsyncManagedCursor, AsyncManagedLedger
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.protocol.bookkeeper.entry import DigestType
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "AsyncLedgerWriter",
     "AsyncManagedCursor",
     "AsyncManagedLedger",
+    "BookkeeperConfig",
     "DigestType",
     "LedgerClient",
-    "LedgerConfig",
     "LedgerReader",
     "LedgerWriter",
     "ManagedCursor",

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
 from pyledger.errors import LedgerOperationError, NotEnoughBookiesError
 from pyledger.metadata.cluster import locate
 from pyledger.store.bookkeeper.verify import BookieCheck
@@ -30,7 +30,7 @@ PENDING_MAX = 50
 ENTRIES_MAX = 600
 PAUSE_S = 0.02
 # A bookie that was killed refuses connections at once; one that is only slow has all the time it needs.
-PATIENT = LedgerConfig(
+PATIENT = BookkeeperConfig(
     add_timeout_ms=120_000,
     read_timeout_ms=120_000,
     speculative_read_timeout_ms=0,

@@ -13,7 +13,7 @@ import pytest
 from pyledger.config import autorecovery, bookie, broker, namesrv
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.config.dledger import DLedgerConfig
@@ -43,12 +43,12 @@ SERVERS: dict[str, Server] = {
         bookie.FIXED,
         {
             "bookie": BookieConfig, "tls": TlsConfig, "autorecovery": AutoRecoveryConfig,
-            "bookkeeper": LedgerConfig,
+            "bookkeeper": BookkeeperConfig,
         },
     ),
     "autorecovery": (
         autorecovery.FIXED,
-        {"autorecovery": AutoRecoveryConfig, "bookkeeper": LedgerConfig, "tls": TlsConfig},
+        {"autorecovery": AutoRecoveryConfig, "bookkeeper": BookkeeperConfig, "tls": TlsConfig},
     ),
 }  # fmt: skip
 

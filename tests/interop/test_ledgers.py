@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from pyledger.bookkeeper import AsyncLedgerClient, DigestType, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig, DigestType
 from pyledger.errors import LedgerFencedError, LedgerPasswordError, NoSuchEntryError, NoSuchLedgerError
 from tests.interop.bookkeeper_peers import JavaCluster, java_cluster, payload
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-PATIENT = LedgerConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, long_poll_ms=500)
+PATIENT = BookkeeperConfig(add_timeout_ms=60_000, read_timeout_ms=60_000, long_poll_ms=500)
 JAVA_DIGESTS = {
     DigestType.CRC32: "CRC32",
     DigestType.CRC32C: "CRC32C",
@@ -29,7 +29,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaCluster]:
 def run(
     java: JavaCluster,
     scenario: Callable[[AsyncLedgerClient], Awaitable[None]],
-    config: LedgerConfig = PATIENT,
+    config: BookkeeperConfig = PATIENT,
 ) -> None:
     async def whole() -> None:
         async with AsyncLedgerClient(java.address, config=config) as client:
@@ -154,7 +154,7 @@ def test_java_follows_our_explicit_lac(java: JavaCluster) -> None:
         assert 2 in [value for line in found for value in line.values()], found
         await writer.close()
 
-    run(java, scenario, LedgerConfig(explicit_lac_interval_ms=50, long_poll_ms=500))
+    run(java, scenario, BookkeeperConfig(explicit_lac_interval_ms=50, long_poll_ms=500))
 
 
 def test_entries_of_chosen_ids(java: JavaCluster) -> None:

@@ -17,7 +17,7 @@ FRAME_HEAD_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerConfig:
+class BookkeeperConfig:
     """How a client writes, reads and recovers ledgers."""
 
     add_timeout_ms: int = setting(5_000, unit="ms", range=(1, HOUR_MS), upstream=None)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
 from pyledger.errors import LedgerFrameError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.bookie import BookieRules
@@ -126,7 +126,7 @@ class Bench:
     @contextlib.asynccontextmanager
     async def client(self, **settings: int) -> AsyncIterator[AsyncLedgerClient]:
         patient = {"add_timeout_ms": 60_000, "read_timeout_ms": 60_000, "speculative_read_timeout_ms": 0}
-        config = LedgerConfig(**{**patient, **settings})
+        config = BookkeeperConfig(**{**patient, **settings})
         async with AsyncLedgerClient(self.address, config=config) as client:
             yield client
 

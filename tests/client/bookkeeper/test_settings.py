@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
 from pyledger.errors import ConfigError
 from tests.client.bookkeeper.model_bookie import bench
 
@@ -16,14 +16,14 @@ RACKS = {"b0": "/r/one", "b1": "/r/one", "b2": "/r/two", "b3": "/r/two"}
 @pytest.mark.parametrize(
     ("config", "racks"),
     [
-        (LedgerConfig(racks="b0=/r/one, b1=/r/one,b2=/r/two,b3=/r/two"), None),
-        (LedgerConfig(), RACKS),
-        (LedgerConfig(racks="b0=/r/other"), RACKS.get),
+        (BookkeeperConfig(racks="b0=/r/one, b1=/r/one,b2=/r/two,b3=/r/two"), None),
+        (BookkeeperConfig(), RACKS),
+        (BookkeeperConfig(racks="b0=/r/other"), RACKS.get),
     ],
     ids=["setting", "table", "function"],
 )
 def test_copies_stand_in_two_racks(
-    tmp_path: Path, config: LedgerConfig, racks: dict[str, str] | Callable[[str], str | None] | None
+    tmp_path: Path, config: BookkeeperConfig, racks: dict[str, str] | Callable[[str], str | None] | None
 ) -> None:
     async def play() -> None:
         async with (
@@ -41,7 +41,7 @@ def test_copies_stand_in_two_racks(
 @pytest.mark.parametrize("racks", ["b0", "b0=rack", "=/r/one"])
 def test_racks_that_are_none(racks: str) -> None:
     with pytest.raises(ConfigError, match="racks"):
-        LedgerConfig(racks=racks)
+        BookkeeperConfig(racks=racks)
 
 
 def test_a_throttled_writer_takes_its_time(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_throttled_writer_takes_its_time(tmp_path: Path) -> None:
 
     async def play() -> None:
         async with bench(tmp_path) as made:
-            config = LedgerConfig(throttle=50, add_timeout_ms=60_000)
+            config = BookkeeperConfig(throttle=50, add_timeout_ms=60_000)
             async with AsyncLedgerClient(made.address, config=config) as client:
                 writer = await client.create(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2)
                 loop = asyncio.get_running_loop()

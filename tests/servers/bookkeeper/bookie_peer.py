@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.protocol.bookkeeper import messages as m
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.servers.bookkeeper.server import BookieServer
@@ -17,7 +17,7 @@ from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
 
 DIGEST = EntryDigest(DigestType.CRC32C)
 KEY = master_key(b"")
-PATIENT = LedgerConfig(
+PATIENT = BookkeeperConfig(
     add_timeout_ms=60_000, read_timeout_ms=60_000, connect_timeout_ms=60_000, speculative_read_timeout_ms=0
 )
 """For clients of bookies on a disk that may take seconds to sync."""

@@ -10,7 +10,7 @@ import pytest
 
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookie import BookieConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, StoreIOError
 from pyledger.metadata.cluster import Cluster, locate
@@ -117,7 +117,7 @@ class IdleBookies:
 
 def beside(bookies: IdleBookies) -> BookiesWithAutoRecovery:
     return BookiesWithAutoRecovery(
-        bookies, "sqlite:nowhere", "one", AutoRecoveryConfig(), LedgerConfig(), TlsConfig()
+        bookies, "sqlite:nowhere", "one", AutoRecoveryConfig(), BookkeeperConfig(), TlsConfig()
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
+from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
 from pyledger.errors import LedgerFencedError
 from pyledger.servers.local.bookies import AsyncLocalBookies, LocalBookies
 from pyledger.store.bookkeeper.verify import BookieCheck
@@ -15,7 +15,7 @@ from tests.support.source_tree import ROOT
 pytest_plugins = ["pytester"]
 
 HOUR_MS = 3_600_000
-PATIENT = LedgerConfig(add_timeout_ms=HOUR_MS, read_timeout_ms=HOUR_MS, connect_timeout_ms=HOUR_MS)
+PATIENT = BookkeeperConfig(add_timeout_ms=HOUR_MS, read_timeout_ms=HOUR_MS, connect_timeout_ms=HOUR_MS)
 
 
 def test_example_of_the_document_works(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,14 +46,14 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     import socket
 
     from pyledger.config.autorecovery import FIXED, AutoRecoveryConfig
-    from pyledger.config.bookkeeper_client import LedgerConfig
+    from pyledger.config.bookkeeper_client import BookkeeperConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
     from pyledger.servers.autorecovery.service import AutoRecovery
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
-    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "bookkeeper")
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(BookkeeperConfig, "bookkeeper")
     tls = file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "autorecovery")
     told = name or f"{socket.gethostname()}:{os.getpid()}"

@@ -168,10 +168,10 @@ def _listed(text: str) -> tuple[str, ...]:
 def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
     """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
     from pyledger.config.autorecovery import AutoRecoveryConfig
-    from pyledger.config.bookkeeper_client import LedgerConfig
+    from pyledger.config.bookkeeper_client import BookkeeperConfig
     from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
 
-    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(LedgerConfig, "bookkeeper")
+    config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(BookkeeperConfig, "bookkeeper")
 
     def beside(bookies: Any, metadata: str, name: str) -> Any:
         if not enabled:

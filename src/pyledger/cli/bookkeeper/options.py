@@ -27,8 +27,10 @@ def require_protobuf() -> None:
 def client_of(metadata: str) -> Any:
     """A client that is not started yet."""
     require_protobuf()
-    from pyledger.bookkeeper import AsyncLedgerClient, LedgerConfig
+    from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
     from pyledger.config.loader import load
     from pyledger.config.net import TlsConfig
 
-    return AsyncLedgerClient(metadata, config=load(LedgerConfig, "bookkeeper"), tls=load(TlsConfig, "tls"))
+    return AsyncLedgerClient(
+        metadata, config=load(BookkeeperConfig, "bookkeeper"), tls=load(TlsConfig, "tls")
+    )

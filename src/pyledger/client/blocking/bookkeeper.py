@@ -13,7 +13,7 @@ from pyledger.client.bookkeeper.reader import (
     AsyncLedgerReader,
 )
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster
@@ -235,7 +235,7 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         self,
         metadata: str | Cluster,
         *,
-        config: LedgerConfig | None = None,
+        config: BookkeeperConfig | None = None,
         tls: TlsConfig | None = None,
         racks: Mapping[str, str] | RackOf | None = None,
     ) -> None:

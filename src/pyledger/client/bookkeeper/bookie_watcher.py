@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import MetadataUnreachableError, NotEnoughBookiesError
 from pyledger.metadata.bookies import RegisteredBookies
@@ -29,7 +29,7 @@ class BookieWatcher:
     def __init__(
         self,
         cluster: Cluster,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
         *,
         tls: TlsConfig | None,
         random: Random,

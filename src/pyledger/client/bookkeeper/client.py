@@ -10,7 +10,7 @@ from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.bookkeeper_client import LedgerConfig, racks_from
+from pyledger.config.bookkeeper_client import BookkeeperConfig, racks_from
 from pyledger.config.net import TlsConfig
 from pyledger.errors import LedgerPasswordError
 from pyledger.metadata.bookies import RegisteredBookies
@@ -36,7 +36,7 @@ class AsyncLedgerClient(Lifecycle):
         self,
         metadata: str | Cluster,
         *,
-        config: LedgerConfig | None = None,
+        config: BookkeeperConfig | None = None,
         tls: TlsConfig | None = None,
         racks: Mapping[str, str] | RackOf | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class AsyncLedgerClient(Lifecycle):
             ConfigError: the address is invalid, or a certificate cannot be read.
         """
         self.cluster = locate(metadata, make=False) if isinstance(metadata, str) else metadata
-        self.config = config or LedgerConfig()
+        self.config = config or BookkeeperConfig()
         self._random = Random()
         if racks is None:
             racks = racks_from(self.config.racks)

@@ -14,7 +14,7 @@ from typing import Any
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.throttle import Pace
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import AddFailedError
 from pyledger.metadata.change_signal import Signal
 from pyledger.net.bookkeeper.bookie_client import RequestBatch
@@ -46,7 +46,7 @@ class FragmentReplicator:
         reader: AsyncLedgerReader,
         digest: EntryDigest,
         key: bytes,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
         pace: Pace,
         ahead: int,
     ) -> None:

@@ -14,7 +14,7 @@ from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.throttle import Pace
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import NodeVersionError
 from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
@@ -59,7 +59,11 @@ class LedgerReplication:
     """Examines and mends ledgers without their passwords, which the metadata tells."""
 
     def __init__(
-        self, bookies: BookieWatcher, table: LedgerTable, config: LedgerConfig, settings: AutoRecoveryConfig
+        self,
+        bookies: BookieWatcher,
+        table: LedgerTable,
+        config: BookkeeperConfig,
+        settings: AutoRecoveryConfig,
     ) -> None:
         """Made by `AsyncLedgerClient.repairs`."""
         self._bookies, self._table, self._config, self._settings = bookies, table, config, settings

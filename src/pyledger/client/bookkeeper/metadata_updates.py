@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import MetadataUnreachableError, NodeVersionError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
@@ -17,7 +17,7 @@ class MetadataUpdateLoop:
         stored: As last known.
     """
 
-    def __init__(self, table: LedgerTable, stored: StoredMetadata, config: LedgerConfig) -> None:
+    def __init__(self, table: LedgerTable, stored: StoredMetadata, config: BookkeeperConfig) -> None:
         """Begin with what is stored."""
         self._table, self._config = table, config
         self.stored = stored

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from pyledger.client.bookkeeper.bookie_watcher import RETRY_PAUSE_S, BookieWatcher
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import (
     EntryReadError,
     LedgerOperationError,
@@ -57,7 +57,7 @@ class AsyncLedgerReader:
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
     ) -> None:
         """Made by `AsyncLedgerClient.open`."""
         self.ledger_id = stored.ledger_id

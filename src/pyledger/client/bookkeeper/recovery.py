@@ -6,7 +6,7 @@ from typing import Any
 
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import LedgerPasswordError, LedgerRecoveryError, PyLedgerError
 from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
 from pyledger.protocol.bookkeeper.ledger_recovery import LedgerRecovery
@@ -27,7 +27,7 @@ class RecoveryShell:
         stored: StoredMetadata,
         digest: EntryDigest,
         password: bytes,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
     ) -> None:
         """Begin with the metadata as it is stored."""
         self._bookies, self._config, self._digest = bookies, config, digest

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
 from pyledger.client.bookkeeper.throttle import Pace
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import (
     AddFailedError,
     DuplicateEntryIdError,
@@ -66,7 +66,7 @@ class AsyncLedgerWriter:
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
         *,
         deferred_sync: bool = False,
     ) -> None:
@@ -386,7 +386,7 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         table: LedgerTable,
         stored: StoredMetadata,
         digest: EntryDigest,
-        config: LedgerConfig,
+        config: BookkeeperConfig,
     ) -> None:
         """Made by `AsyncLedgerClient.create_advanced`."""
         super().__init__(bookies, table, stored, digest, config)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
@@ -48,7 +48,7 @@ class BookiesWithAutoRecovery:
         metadata: str,
         name: str,
         config: AutoRecoveryConfig,
-        client: LedgerConfig,
+        client: BookkeeperConfig,
         tls: TlsConfig,
     ) -> None:
         """Begins with `start`.

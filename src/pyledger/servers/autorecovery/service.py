@@ -11,7 +11,7 @@ from random import Random
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.config.autorecovery import AutoRecoveryConfig
-from pyledger.config.bookkeeper_client import LedgerConfig
+from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.errors import PyLedgerError
 from pyledger.log_events import event, logger
@@ -38,7 +38,7 @@ class AutoRecovery:
         name: str,
         *,
         config: AutoRecoveryConfig | None = None,
-        client: LedgerConfig | None = None,
+        client: BookkeeperConfig | None = None,
         tls: TlsConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
