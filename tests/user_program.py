@@ -67,6 +67,11 @@ def administer() -> None:
     with Admin(NAME_SERVERS, timeout_ms=5000) as admin:
         admin.create_topic(TopicConfig("Orders", read_queue_count=8, write_queue_count=8))
         print(admin.progress("billing").queues)
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        print(
+            admin.query("Orders", "order-1", since=yesterday),
+            admin.reset_offset("billing", "Orders", yesterday),
+        )
     Admin(NAME_SERVERS, timeout=5000)  # E: call-arg
 
 
@@ -75,13 +80,13 @@ def keep() -> None:
         print(store.put(Message("orders", b"one")).queue_offset)
         print(store.get("orders", 0, 0, max_count=10).status)
         print(store.query("orders", "A-2", since=datetime.now(UTC) - timedelta(hours=1), limit=10))
-        store.get("orders", 0, 0, max_count=10)  # E: call-arg
+        store.get("orders", 0, 0, 10)  # E: call-arg
     MessageStore.open("store", retention_hour=48)  # E: call-arg
     MessageStore.open("store", flush_disk_type="later")  # E: arg-type
     with StoreReader.open("store") as reader:
         for message in reader.messages(order="queue", topics=["orders"], since=1_700_000_000_000):
             print(message.body)
-        print(reader.messages(order="queue"))  # E: call-arg
+        print(reader.messages("queue"))  # E: call-arg
 
 
 def add_entries() -> None:

@@ -89,7 +89,7 @@ LEFT_OUT: Mapping[str, set[str]] = {
     "Producer": {"topics", "check_transaction"},
     "TransactionProducer": {"check_transaction"},
     # Commands and servers, which run on asyncio, use these.
-    "Admin": {"ask"},
+    "Admin": {"request"},
     "LedgerClient": {"repairs"},
 }
 """Public methods that a class has for other parts of PyLedger."""

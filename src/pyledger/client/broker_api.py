@@ -39,7 +39,6 @@ SEND_BACK_TIMEOUT_MS = 5000
 OFFSET_TIMEOUT_MS = 5000
 LOCK_TIMEOUT_MS = 1000
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-TIME_MAX_MS = (1 << 63) - 1
 
 
 class Calls:
@@ -73,7 +72,7 @@ class Calls:
         self.sign(command)
         return await self.remoting.call(address, command, timeout_ms or self._config.api_timeout_ms)
 
-    async def ask(
+    async def request(
         self, address: str | None, command: RemotingCommand, timeout_ms: int | None = None
     ) -> RemotingCommand:
         """Send a request; its answer, which says success.
@@ -86,7 +85,9 @@ class Calls:
             raise BrokerError(answer.code, answer.remark, address or self.remoting.name_server or "")
         return answer
 
-    async def tell(self, address: str, command: RemotingCommand, timeout_ms: int | None = None) -> None:
+    async def call_oneway(
+        self, address: str, command: RemotingCommand, timeout_ms: int | None = None
+    ) -> None:
         """Send a one-way request."""
         self.sign(command)
         await self.remoting.call_oneway(address, command, timeout_ms or self._config.api_timeout_ms)
@@ -111,14 +112,14 @@ class Calls:
     async def clusters(self) -> ClusterRoutes:
         """All brokers."""
         command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_clusters((await self.ask(None, command)).body)
+        return decode_clusters((await self.request(None, command)).body)
 
     # --- membership
 
     async def heartbeat(self, address: str, heartbeat: Heartbeat) -> int:
         """Say who we are; returns the version of the broker."""
         command = RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode())
-        return (await self.ask(address, command)).version
+        return (await self.request(address, command)).version
 
     async def unregister(
         self, address: str, client_id: str, producer_group: str | None, consumer_group: str | None
@@ -127,12 +128,12 @@ class Calls:
         header = UnregisterClientRequestHeader(
             client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        await self.ask(address, RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header))
+        await self.request(address, RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header))
 
     async def consumer_ids(self, address: str, group: str) -> tuple[str, ...]:
         """Client ids of a group."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
-        answer = await self.ask(
+        answer = await self.request(
             address, RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         )
         return ConsumerIds.decode(answer.body).consumer_id_list
@@ -143,7 +144,7 @@ class Calls:
         """Lock queues of one broker; returns those that are ours now."""
         body = LockBatchRequest(client_id=client_id, consumer_group=group, mq_set=tuple(queues)).encode()
         command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=body)
-        answer = await self.ask(address, command, LOCK_TIMEOUT_MS)
+        answer = await self.request(address, command, LOCK_TIMEOUT_MS)
         return set(LockBatchResponse.decode(answer.body).lock_ok_mq_set)
 
     async def unlock(
@@ -152,7 +153,7 @@ class Calls:
         """Give locks back; one-way."""
         body = LockBatchRequest(client_id=client_id, consumer_group=group, mq_set=tuple(queues)).encode()
         command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body, oneway=True)
-        await self.tell(address, command, LOCK_TIMEOUT_MS)
+        await self.call_oneway(address, command, LOCK_TIMEOUT_MS)
 
     # --- offsets
 
@@ -182,16 +183,16 @@ class Calls:
         )
         command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)
         if oneway:
-            await self.tell(address, command, OFFSET_TIMEOUT_MS)
+            await self.call_oneway(address, command, OFFSET_TIMEOUT_MS)
         else:
-            await self.ask(address, command, OFFSET_TIMEOUT_MS)
+            await self.request(address, command, OFFSET_TIMEOUT_MS)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         """Queue offset of the next message of a queue."""
         header = GetMaxOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
-        answer = await self.ask(address, RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header))
+        answer = await self.request(address, RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header))
         return answer.header(GetMaxOffsetResponseHeader).offset
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
@@ -199,7 +200,7 @@ class Calls:
         header = GetMinOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
-        answer = await self.ask(address, RemotingCommand.request(RequestCode.GET_MIN_OFFSET, header))
+        answer = await self.request(address, RemotingCommand.request(RequestCode.GET_MIN_OFFSET, header))
         return answer.header(GetMinOffsetResponseHeader).offset
 
     async def offset_by_time(
@@ -214,14 +215,14 @@ class Calls:
             bname=queue.broker_name,
         )
         command = RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return (await self.ask(address, command)).header(SearchOffsetResponseHeader).offset
+        return (await self.request(address, command)).header(SearchOffsetResponseHeader).offset
 
     # --- messages
 
     async def view_message(self, address: str, topic: str, physical_offset: int) -> ReceivedMessage:
         """The message at a place."""
         header = ViewMessageRequestHeader(topic=topic, offset=physical_offset)
-        answer = await self.ask(address, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header))
+        answer = await self.request(address, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header))
         return decode_records(answer.body)[0]
 
     async def query_messages(
@@ -268,4 +269,4 @@ class Calls:
             bname=message.broker_name,
         )
         command = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        await self.ask(address, command, SEND_BACK_TIMEOUT_MS)
+        await self.request(address, command, SEND_BACK_TIMEOUT_MS)

@@ -68,7 +68,7 @@ async def tell_all(
     """Send a change to brokers and report each success."""
     body = b"" if document is None else fastjson.compact(given(document)).encode()
     for address in await every_broker(admin, *place):
-        await admin.ask(address, code, header, body)
+        await admin.request(address, code, header, body)
         out.done(f"{done} to {address} success.", broker=address)
 
 
@@ -79,7 +79,7 @@ def given(document: Document) -> dict[str, Any]:
 
 async def found(admin: Any, address: str, code: RequestCode, header: Header) -> list[dict[str, Any]]:
     """Return the objects of a response: none, one or several."""
-    answer = await admin.ask(address, code, header)
+    answer = await admin.request(address, code, header)
     value = fastjson.parse(str(answer.body, "utf-8", "replace")) if len(answer.body) else []
     return value if isinstance(value, list) else [value]
 
@@ -221,7 +221,7 @@ async def put_one(
     """Create or update an object at a broker; `codes` are the request codes get, create and update."""
     get, create, update = codes
     there = await found(admin, target, get, header)
-    await admin.ask(target, update if there else create, header, fastjson.compact(document).encode())
+    await admin.request(target, update if there else create, header, fastjson.compact(document).encode())
 
 
 # --- policies

@@ -163,7 +163,7 @@ async def broker_status(admin: Any, out: Printer, broker: str | None, cluster: s
 async def get_broker_config(admin: Any, out: Printer, broker: str | None, cluster: str | None) -> None:
     """Show the settings of a broker."""
     for address in await chosen_brokers(admin, broker, cluster):
-        answer = await admin.ask(address, RequestCode.GET_BROKER_CONFIG)
+        answer = await admin.request(address, RequestCode.GET_BROKER_CONFIG)
         print_settings(out, address, str(answer.body, "utf-8", "replace"))
 
 
@@ -209,7 +209,7 @@ async def update_broker_config(
         of_cluster = [known.brokers[name].broker_addrs for name in known.clusters[cluster]]
         targets = tuple(sorted(address for addresses in of_cluster for address in addresses.values()))
     for address in targets:
-        await admin.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=properties_text(key, value))
+        await admin.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=properties_text(key, value))
         out.done(f"update broker config success, {address}", broker=address, key=key, value=value)
 
 
@@ -219,7 +219,7 @@ def cleaning(name: str, code: RequestCode, what: str) -> None:
     async def clean(admin: Any, out: Printer, broker: str | None, cluster: str | None) -> None:
         targets = (broker,) if broker else await admin.master_addresses(cluster)
         for address in targets:
-            await admin.ask(address, code)
+            await admin.request(address, code)
         out.done("success", brokers=targets)
 
     clean.__doc__ = what

@@ -44,7 +44,7 @@ async def ask_running(
     )
     for address in await admin.brokers_of(group, topic):
         try:
-            answer = await admin.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            answer = await admin.request(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         except BrokerError:
             continue
         return ConsumerRunning.decode(answer.body)
@@ -103,7 +103,7 @@ async def members_at(admin: Any, group: str, broker: str) -> ConsumerConnection:
     from pyledger.wire.remoting.headers.admin import GetConsumerConnectionListRequestHeader
 
     header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-    answer = await admin.ask(broker.strip(), RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+    answer = await admin.request(broker.strip(), RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
     return ConsumerConnection.decode(answer.body)
 
 

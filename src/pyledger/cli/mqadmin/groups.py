@@ -133,7 +133,7 @@ async def update_group(
     targets = await chosen_brokers(admin, broker, cluster)
     for address in targets:
         body = encode_body(wanted)
-        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        await admin.request(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
         out.say(f"create subscription group to {address} success.")
     out.done(described(wanted), group=wanted.name, brokers=targets)
 
@@ -161,7 +161,7 @@ async def delete_group(
     header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget)
     where = "" if broker else f" in cluster [{cluster}]"
     for address in await chosen_brokers(admin, broker, cluster):
-        await admin.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await admin.request(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         line = f"delete subscription group [{group}] from broker [{address}]{where} success."
         out.done(line, group=group, broker=address)
 
@@ -174,7 +174,7 @@ async def get_group(admin: Any, out: Printer, group: str) -> None:
         address = one.broker_addrs.get(MASTER_ID)
         if address is None:
             continue
-        answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        answer = await admin.request(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         found = SubscriptionGroupTable.decode(answer.body).subscription_group_table.get(group)
         if found is None:
             continue
@@ -212,7 +212,7 @@ async def set_mode(
         topic=topic, consumer_group=group, mode=MessageRequestMode(mode.upper()), pop_share_queue_num=share
     )
     for address in await chosen_brokers(admin, broker, cluster):
-        await admin.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=wanted.encode())
+        await admin.request(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=wanted.encode())
         out.say(f"set consume mode to {address} success.")
     line = f"topic[{topic}] group[{group}] consume mode[{wanted.mode}] popShareQueueNum[{share}]"
     out.done(line, topic=topic, group=group, mode=wanted.mode, popShareQueueNum=share)
@@ -250,7 +250,7 @@ async def consumer_connection(admin: Any, out: Printer, group: str, broker: str 
     """Show the members and subscriptions of a consumer group."""
     if broker:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        answer = await admin.ask(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        answer = await admin.request(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         found: ConsumerConnection | None = ConsumerConnection.decode(answer.body)
     else:
         found = await admin.members(group)
@@ -305,7 +305,7 @@ async def producer_connection(admin: Any, out: Printer, group: str, topic: str) 
 async def producers(admin: Any, out: Printer, broker: str) -> None:
     """List all producers of a broker."""
     try:
-        answer = await admin.ask(broker, RequestCode.GET_ALL_PRODUCER_INFO)
+        answer = await admin.request(broker, RequestCode.GET_ALL_PRODUCER_INFO)
     except BrokerError as error:
         raise WrongUseError(f"{broker} did not list its producers: {error}") from error
     for group, members in sorted(ProducerMembers.decode(answer.body).data.items()):

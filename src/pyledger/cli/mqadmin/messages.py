@@ -164,7 +164,7 @@ async def query_by_unique_key(
 ) -> None:
     """Show a message by its unique key (set by the producer)."""
     del cluster
-    found = await admin.query(topic, msg_id.strip(), unique=True, count_max=UNIQUE_SHOWN_MAX)
+    found = await admin.query(topic, msg_id.strip(), unique=True, limit=UNIQUE_SHOWN_MAX)
     if not found:
         raise NotThereError(
             "message", msg_id, f"in the topic {topic}; use the id that the producer's send returned"
@@ -195,7 +195,7 @@ async def query_by_key(
 ) -> None:
     """Find messages by one of their keys."""
     del cluster
-    found = await admin.query(topic, key, begin_ms=begin, end_ms=end, count_max=count_max)
+    found = await admin.query(topic, key, since=begin, until=end + 1, limit=count_max)
     if out.as_json:
         for message in found:
             out.done("", **received_fields(message))
@@ -415,7 +415,7 @@ async def query_units(
     header = QueryConsumeQueueRequestHeader(
         topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
     )
-    found = QueueUnits.decode((await admin.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)).body)
+    found = QueueUnits.decode((await admin.request(address, RequestCode.QUERY_CONSUME_QUEUE, header)).body)
     rule = "=" * 38
     if found.subscription_data is not None:
         out.say("Subscription data: ")

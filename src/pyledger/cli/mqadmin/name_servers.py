@@ -34,7 +34,7 @@ async def wipe_write(admin: Any, out: Printer, broker_name: str) -> None:
     """Remove the write permission of a broker at all name servers."""
     header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
     for server in admin.client.name_server_addresses:
-        answer = await admin.ask(server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        answer = await admin.request(server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         count = answer.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count
         print_change(out, "wipe", broker_name, server, count)
 
@@ -44,7 +44,7 @@ async def add_write(admin: Any, out: Printer, broker_name: str) -> None:
     """Restore the write permission of a broker."""
     header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
     for server in admin.client.name_server_addresses:
-        answer = await admin.ask(server, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        answer = await admin.request(server, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         count = answer.header(AddWritePermOfBrokerResponseHeader).add_topic_count
         print_change(out, "add", broker_name, server, count)
 
@@ -66,7 +66,7 @@ async def put_pair(admin: Any, namespace: str, key: str, value: str) -> None:
     """Store a value at all name servers."""
     header = PutKVConfigRequestHeader(namespace=namespace.strip(), key=key.strip(), value=value.strip())
     for server in admin.client.name_server_addresses:
-        await admin.ask(server, RequestCode.PUT_KV_CONFIG, header)
+        await admin.request(server, RequestCode.PUT_KV_CONFIG, header)
 
 
 @verb("deleteKvConfig", NAMESPACE, KEY, table=VERBS)
@@ -80,14 +80,14 @@ async def delete_pair(admin: Any, namespace: str, key: str) -> None:
     """Delete a value at all name servers."""
     header = DeleteKVConfigRequestHeader(namespace=namespace.strip(), key=key.strip())
     for server in admin.client.name_server_addresses:
-        await admin.ask(server, RequestCode.DELETE_KV_CONFIG, header)
+        await admin.request(server, RequestCode.DELETE_KV_CONFIG, header)
 
 
 @verb("getNamesrvConfig", table=VERBS)
 async def get_config(admin: Any, out: Printer) -> None:
     """Show the settings of all name servers."""
     for server in admin.client.name_server_addresses:
-        answer = await admin.ask(server, RequestCode.GET_NAMESRV_CONFIG)
+        answer = await admin.request(server, RequestCode.GET_NAMESRV_CONFIG)
         print_settings(out, server, str(answer.body, "utf-8", "replace"))
 
 
@@ -101,7 +101,7 @@ async def update_config(admin: Any, out: Printer, key: str, value: str) -> None:
     """Change a setting of all running name servers. The change is not saved."""
     servers = admin.client.name_server_addresses
     for server in servers:
-        await admin.ask(server, RequestCode.UPDATE_NAMESRV_CONFIG, body=properties_text(key, value))
+        await admin.request(server, RequestCode.UPDATE_NAMESRV_CONFIG, body=properties_text(key, value))
     out.say(f"update name server config success![{', '.join(servers)}]")
     out.done(f"{key} : {value}", nameServers=servers, key=key, value=value)
 
@@ -118,7 +118,7 @@ async def order_config(admin: Any, out: Printer, topic: str, method: str, value:
     fields = {"topic": topic, "method": method}
     if method == "get":
         header = GetKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
-        answer = await admin.ask(None, RequestCode.GET_KV_CONFIG, header)
+        answer = await admin.request(None, RequestCode.GET_KV_CONFIG, header)
         found = answer.header(GetKVConfigResponseHeader).value
         line = f"get orderConf success. topic=[{topic}], orderConf=[{found}] "
         out.done(line, **fields, orderConf=found)

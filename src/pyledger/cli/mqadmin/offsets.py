@@ -155,7 +155,7 @@ async def broker_consume_stats(
 
     del timeout_ms
     header = GetConsumeStatsInBrokerHeader(is_order=order)
-    answer = await admin.ask(broker, RequestCode.GET_BROKER_CONSUME_STATS, header)
+    answer = await admin.request(broker, RequestCode.GET_BROKER_CONSUME_STATS, header)
     found = BrokerConsumeStats.decode(answer.body)
     rows = [
         {
@@ -228,7 +228,7 @@ async def reset_offset(
             is_force=force,
             offset=-1 if offset is None else offset,
         )
-        answer = await admin.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        answer = await admin.request(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         for reached in QueueOffsets.decode(answer.body).offset_table.values():
             out.done(f"reset consumer offset to {reached}", queueId=queue_id, offset=reached)
         return
@@ -269,6 +269,6 @@ async def clone_offset(admin: Any, out: Printer, source: str, target: str, topic
     """Copy the offsets of a group to another group."""
     header = CloneGroupOffsetRequestHeader(src_group=source, dest_group=target, topic=topic, offline=offline)
     for address in await admin.brokers_of(source, topic):
-        await admin.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
+        await admin.request(address, RequestCode.CLONE_GROUP_OFFSET, header)
     line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
     out.done(line, srcGroup=source, destGroup=target, topic=topic)

@@ -109,7 +109,7 @@ async def update_topic(
     signed = ",".join(f"{name}={value}".rstrip("=") for name, value in attributes.items())
     header = topic_header(wanted, signed or None)
     for address in targets:
-        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await admin.request(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         out.say(f"create topic to {address} success.")
     if order and not broker:
         known = await admin.clusters()
@@ -117,7 +117,7 @@ async def update_topic(
         value = ";".join(f"{by_address[address]}:{write}" for address in targets)
         pair = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_NAMESPACE, key=wanted.name, value=value)
         for server in admin.client.name_server_addresses:
-            await admin.ask(server, RequestCode.PUT_KV_CONFIG, pair)
+            await admin.request(server, RequestCode.PUT_KV_CONFIG, pair)
         out.say(f"set cluster orderConf. isOrder=true, orderConf=[{value}]")
     out.done(described(wanted), topic=wanted.name, brokers=targets)
 
@@ -132,11 +132,11 @@ async def delete_topic(admin: Any, out: Printer, topic: str, cluster: str) -> No
     """Delete a topic at all brokers of a cluster, and at the name servers."""
     for address in await admin.master_addresses(cluster):
         header = DeleteTopicRequestHeader(topic=topic)
-        await admin.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        await admin.request(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
     out.say(f"delete topic [{topic}] from cluster [{cluster}] success.")
     known = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
     for server in admin.client.name_server_addresses:
-        await admin.ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
+        await admin.request(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
     out.done(f"delete topic [{topic}] from NameServer success.", topic=topic, cluster=cluster)
 
 
@@ -155,7 +155,7 @@ async def update_topic_perm(
     for address in await chosen_brokers(admin, broker, cluster):
         header = GetTopicConfigRequestHeader(topic=topic)
         try:
-            answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, header)
+            answer = await admin.request(address, RequestCode.GET_TOPIC_CONFIG, header)
         except BrokerError as error:
             raise WrongUseError(f"no topic {topic} at {address}") from error
         found = decode_body(TopicConfig, answer.body)
@@ -304,7 +304,9 @@ async def stats_of(admin: Any, address: str | None, statistic: str, key: str) ->
     """Return a statistic of a broker; None if it has none."""
     header = ViewBrokerStatsDataRequestHeader(stats_name=statistic, stats_key=key)
     try:
-        return BrokerStats.decode((await admin.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body)
+        return BrokerStats.decode(
+            (await admin.request(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body
+        )
     except BrokerError:
         return None
 

@@ -36,7 +36,7 @@ async def query_trace(
     admin: Any, out: Printer, msg_id: str, topic: str, begin: int, end: int, count_max: int
 ) -> None:
     """Show the producer and the consumers of a message, from its trace."""
-    found = await admin.query(topic, msg_id.strip(), begin_ms=begin, end_ms=end, count_max=count_max)
+    found = await admin.query(topic, msg_id.strip(), since=begin, until=end + 1, limit=count_max)
     sent: list[dict[str, Any]] = []
     consumed: dict[str, list[dict[str, Any]]] = {}
     for message in found:

@@ -18,6 +18,7 @@ from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.model.route import MASTER_ID, ClusterRoutes, TopicRoute
 from pyledger.model.subscription_group import SubscriptionGroup
+from pyledger.model.times import Time, stored_between, time_ms
 from pyledger.model.topic import TopicConfig
 from pyledger.protocol.client.topic_route_view import addresses_of
 from pyledger.wire.record.message_id import decode_message_id
@@ -51,7 +52,6 @@ from pyledger.wire.remoting.headers.namesrv import DeleteTopicFromNamesrvRequest
 T = TypeVar("T", ConsumerConnection, ProducerConnection)
 
 ADMIN_TIMEOUT_MS = 10_000
-TIME_MAX_MS = (1 << 63) - 1
 NOBODY = {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR}
 
 
@@ -113,14 +113,14 @@ class AsyncAdmin(Lifecycle):
 
     async def broker_status(self, address: str) -> Mapping[str, str]:
         """Return the runtime values that a broker reports, by name."""
-        answer = await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(answer.body).table
 
     # --- topics
 
     async def topics(self) -> tuple[str, ...]:
         """Return the names of all topics, sorted."""
-        answer = await self.ask(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self.request(None, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return tuple(sorted(TopicList.decode(answer.body).topic_list))
 
     async def topic_route(self, topic: str) -> TopicRoute:
@@ -140,7 +140,7 @@ class AsyncAdmin(Lifecycle):
         header = GetTopicConfigRequestHeader(topic=topic)
         found = {}
         for broker_name, address in masters(await self.topic_route(topic)).items():
-            answer = await self.ask(address, RequestCode.GET_TOPIC_CONFIG, header)
+            answer = await self.request(address, RequestCode.GET_TOPIC_CONFIG, header)
             found[broker_name] = decode_body(TopicConfig, answer.body)
         return found
 
@@ -153,7 +153,7 @@ class AsyncAdmin(Lifecycle):
         header = GetTopicStatsInfoRequestHeader(topic=topic)
         found: dict[MessageQueue, TopicOffset] = {}
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            answer = await self.request(address, RequestCode.GET_TOPIC_STATS_INFO, header)
             found |= TopicStatsTable.decode(answer.body).offset_table
         return dict(sorted(found.items()))
 
@@ -166,7 +166,7 @@ class AsyncAdmin(Lifecycle):
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         found: set[str] = set()
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            answer = await self.request(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
             found.update(GroupList.decode(answer.body).group_list)
         return tuple(sorted(found))
 
@@ -190,7 +190,7 @@ class AsyncAdmin(Lifecycle):
         header = topic_header(topic, attributes or None)
         targets = (address,) if address else await self.master_addresses(cluster)
         for target in targets:
-            await self.ask(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await self.request(target, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         return targets
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
@@ -201,10 +201,10 @@ class AsyncAdmin(Lifecycle):
         """
         for target in await self.master_addresses(cluster):
             header = DeleteTopicRequestHeader(topic=topic)
-            await self.ask(target, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+            await self.request(target, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         known = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         for server in self.client.name_server_addresses:
-            await self.ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
+            await self.request(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, known)
 
     # --- groups
 
@@ -212,7 +212,7 @@ class AsyncAdmin(Lifecycle):
         """Return all groups that masters know, by name, sorted."""
         found: dict[str, SubscriptionGroup] = {}
         for address in await self.master_addresses():
-            answer = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            answer = await self.request(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             found |= SubscriptionGroupTable.decode(answer.body).subscription_group_table
         return dict(sorted(found.items()))
 
@@ -224,7 +224,9 @@ class AsyncAdmin(Lifecycle):
         """
         targets = await self.master_addresses(cluster)
         for target in targets:
-            await self.ask(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(group))
+            await self.request(
+                target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(group)
+            )
         return targets
 
     async def delete_group(
@@ -237,7 +239,7 @@ class AsyncAdmin(Lifecycle):
         """
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget_offsets)
         for target in await self.master_addresses(cluster):
-            await self.ask(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            await self.request(target, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> Progress:
         """Return the offsets of a group, in all queues or in those of one topic."""
@@ -245,7 +247,7 @@ class AsyncAdmin(Lifecycle):
         queues: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
         for address in await self.brokers_of(group, topic):
-            answer = await self.ask(address, RequestCode.GET_CONSUME_STATS, header)
+            answer = await self.request(address, RequestCode.GET_CONSUME_STATS, header)
             stats = ConsumeStats.decode(answer.body)
             queues |= stats.offset_table
             tps += stats.consume_tps
@@ -266,14 +268,14 @@ class AsyncAdmin(Lifecycle):
         )
 
     async def reset_offset(
-        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+        self, group: str, topic: str, time: Time, *, force: bool = True
     ) -> dict[MessageQueue, int]:
         """Move the offsets of a group to a time, in all queues of a topic.
 
         Args:
             group: Consumer group.
             topic: Topic; all its queues.
-            timestamp_ms: Milliseconds since 1970; -1 is the end of each queue, 0 its beginning.
+            time: Ms since 1970, or a datetime with a time zone; -1 is the end of each queue, 0 its beginning.
             force: Also move forward, over messages that were not consumed.
 
         Returns:
@@ -283,11 +285,11 @@ class AsyncAdmin(Lifecycle):
             NoRouteError: no name server knows the topic.
         """
         header = ResetOffsetRequestHeader(
-            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, offset=-1
+            topic=topic, group=group, timestamp=time_ms("time", time), is_force=force, offset=-1
         )
         found: dict[MessageQueue, int] = {}
         for address in masters(await self.topic_route(topic)).values():
-            answer = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            answer = await self.request(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
             found |= QueueOffsets.decode(answer.body).offset_table
         return dict(sorted(found.items()))
 
@@ -323,9 +325,9 @@ class AsyncAdmin(Lifecycle):
         topic: str,
         key: str,
         *,
-        begin_ms: int = 0,
-        end_ms: int = TIME_MAX_MS,
-        count_max: int = 64,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int = 64,
         unique: bool = False,
     ) -> list[ReceivedMessage]:
         """Return the messages of a topic with a key, by the time they were stored.
@@ -333,17 +335,18 @@ class AsyncAdmin(Lifecycle):
         Args:
             topic: The topic.
             key: One of the words of `keys`, or with `unique` the unique key.
-            begin_ms: Stored then or later, ms since 1970.
-            end_ms: Stored then or before.
-            count_max: Messages of each broker.
+            since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
+            until: Stored before this time.
+            limit: Most messages of each broker, the newest.
             unique: Look for the key that the producer gave it.
 
         Raises:
             NoRouteError: no name server knows the topic.
         """
+        begin_ms, end_ms = stored_between(since, until)
         route = await self.topic_route(topic)
         calls = [
-            self.client.calls.query_messages(address, topic, key, count_max, begin_ms, end_ms, unique=unique)
+            self.client.calls.query_messages(address, topic, key, limit, begin_ms, end_ms, unique=unique)
             for address in masters(route).values()
         ]
         # The index knows hashes only: others may share one.
@@ -358,19 +361,22 @@ class AsyncAdmin(Lifecycle):
 
     # --- any request
 
-    async def ask(
+    async def request(
         self, address: str | None, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Send a request that has no method here; its answer, which says success.
+        """Send a request for which there is no method, and return its response.
 
         Args:
-            address: `host:port`; None asks a name server.
-            code: What is asked.
-            header: The fields of the request.
-            body: Its body.
+            address: `host:port`; None: a name server.
+            code: Request code.
+            header: Fields of the request.
+            body: Body of the request.
+
+        Raises:
+            BrokerError: the response code is not SUCCESS.
         """
         command = RemotingCommand.request(code, header, body)
-        return await self.client.calls.ask(address, command, self._timeout_ms)
+        return await self.client.calls.request(address, command, self._timeout_ms)
 
     async def master_addresses(self, cluster: str | None = None) -> tuple[str, ...]:
         """Return the addresses of the masters of a cluster, or of all.
@@ -404,7 +410,7 @@ class AsyncAdmin(Lifecycle):
     ) -> T | None:
         for address in await self.brokers_of(group, topic):
             try:
-                return kind.decode((await self.ask(address, code, header)).body)
+                return kind.decode((await self.request(address, code, header)).body)
             except BrokerError as error:
                 if error.response_code not in NOBODY:
                     raise

@@ -77,7 +77,7 @@ class ReplicationAdmin(AsyncAdmin):
 
     async def status(self, address: str) -> Standing:
         """How a broker, `host:port`, stands."""
-        answer = await self.ask(address, RequestCode.GET_BROKER_HA_STATUS)
+        answer = await self.request(address, RequestCode.GET_BROKER_HA_STATUS)
         return Standing(address, HaStatus.decode(answer.body))
 
     async def promote(self, address: str, role: str = "", *, force: bool = False) -> Standing:
@@ -148,7 +148,7 @@ class ReplicationAdmin(AsyncAdmin):
         Raises:
             NotPromotedError: none of them knows the slave.
         """
-        answer = await self.ask(address, RequestCode.GET_BROKER_CONFIG)
+        answer = await self.request(address, RequestCode.GET_BROKER_CONFIG)
         own = properties.parse(str(answer.body, "utf-8", "replace"))
         cluster, name, number = (own.get(f"broker{one}", "") for one in ("ClusterName", "Name", "Id"))
         places = [
@@ -176,7 +176,7 @@ class ReplicationAdmin(AsyncAdmin):
         found, failure = [], None
         for name_server in self.client.name_server_addresses:
             try:
-                answer = await self.ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
+                answer = await self.request(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
             except RemotingError as error:
                 failure = error
             else:
@@ -204,7 +204,7 @@ class ReplicationAdmin(AsyncAdmin):
 
     async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> Standing:
         body = "".join(f"{name}={value}\n" for name, value in wanted.items()).encode()
-        await self.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        await self.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
         try:
             async with asyncio.timeout(CHANGE_TIMEOUT_MS / 1000):
                 while True:

@@ -25,6 +25,7 @@ from pyledger.config.client import ClientConfig, ConsumerConfig
 from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.message import MessageQueue
+from pyledger.model.times import Time
 from pyledger.protocol.rebalance.strategies import Strategy
 from pyledger.wire.record.record import ReceivedMessage
 
@@ -395,10 +396,14 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
         """
         return self._wait(self._async.max_offset(queue))
 
-    def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the queue offset of the first message stored at a time (ms since 1970) or later.
+    def offset_by_time(self, queue: MessageQueue, time: Time) -> int:
+        """Return the queue offset of the first message stored at or after a time.
+
+        Args:
+            queue: One queue.
+            time: Ms since 1970, or a datetime with a time zone.
 
         Raises:
             RemotingError: the broker cannot be reached, or rejects the request.
         """
-        return self._wait(self._async.offset_by_time(queue, timestamp_ms))
+        return self._wait(self._async.offset_by_time(queue, time))

@@ -17,6 +17,7 @@ from pyledger.config.fields import changed
 from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.message import MessageQueue
+from pyledger.model.times import Time, time_ms
 from pyledger.protocol.broker.subscription import SQL92, TAG
 from pyledger.wire.remoting.bodies.subscription import Subscription
 
@@ -153,13 +154,18 @@ class AsyncPullConsumer(Lifecycle):
         """
         return await self.client.calls.max_offset(await self._know(queue), queue)
 
-    async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the queue offset of the first message stored at a time (ms since 1970) or later.
+    async def offset_by_time(self, queue: MessageQueue, time: Time) -> int:
+        """Return the queue offset of the first message stored at or after a time.
+
+        Args:
+            queue: One queue.
+            time: Ms since 1970, or a datetime with a time zone.
 
         Raises:
             RemotingError: the broker cannot be reached, or rejects the request.
         """
-        return await self.client.calls.offset_by_time(await self._know(queue), queue, timestamp_ms)
+        address = await self._know(queue)
+        return await self.client.calls.offset_by_time(address, queue, time_ms("time", time))
 
     async def _know(self, queue: MessageQueue) -> str:
         """Where the broker of a queue is."""

@@ -180,7 +180,7 @@ class Rebalance:
                     client_id=self._client.client_id, group=self._group, subscription_data=subscription
                 ).encode()
                 command = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
-                await self._client.calls.ask(address, command)
+                await self._client.calls.request(address, command)
         except BrokerError as error:
             return str(error)
         except RemotingError as error:

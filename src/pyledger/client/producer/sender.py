@@ -395,7 +395,7 @@ class Sender:
             left_ms = int((out.deadline - started) * 1000) or 1
             if mode is SendMode.ONEWAY:
                 command.flag |= FLAG_ONEWAY
-                await self._client.calls.tell(address, command, left_ms)
+                await self._client.calls.call_oneway(address, command, left_ms)
                 answer = None
             else:
                 answer = await self._client.calls.call(address, command, left_ms)

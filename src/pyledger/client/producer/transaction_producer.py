@@ -155,6 +155,6 @@ class AsyncTransactionProducer(AsyncProducer):
         command = RemotingCommand.request(RequestCode.END_TRANSACTION, header, oneway=True)
         command.remark = None if remark is None else remark[:REMARK_CHARACTERS_MAX]
         try:
-            await self.client.calls.tell(address, command)
+            await self.client.calls.call_oneway(address, command)
         except RemotingError as error:
             event(log, logging.WARNING, "end of a transaction not told", address=address, error=error)
