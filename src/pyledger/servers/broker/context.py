@@ -127,7 +127,7 @@ def watched_rules(path: str) -> "WatchedRules | None":
     """Return the permissions in a file; None without one.
 
     Raises:
-        ConfigError: it cannot be read or understood.
+        ConfigError: it cannot be read or parsed.
     """
     if not path:
         return None
@@ -137,10 +137,10 @@ def watched_rules(path: str) -> "WatchedRules | None":
 
 
 def client_of(user: str, rules: "WatchedRules | None", **options: Any) -> RemotingClient:
-    """What a broker asks others with; it signs as a user of the rules, if one is named.
+    """Create the client of a broker; it signs as a user of the rules, if one is named.
 
     Raises:
-        ConfigError: there is no such user.
+        ConfigError: the rules have no such user.
     """
     if not user:
         return RemotingClient(**options)

@@ -16,11 +16,11 @@ METADATA_FILE = "metadata.db"
 
 
 class AsyncLocalBookies:
-    """Bookies on free ports of loopback, with a cluster in a file beside their folders.
+    """Bookies on free ports of loopback, with the cluster metadata in a file beside their folders.
 
     Attributes:
         bookies: In the order of their names, `bookie-1` and so on.
-        ended: Set when one of them cannot go on.
+        ended: Set when one of them cannot continue.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class AsyncLocalBookies:
         config: BookieConfig | None = None,
         tls: TlsConfig | None = None,
     ) -> None:
-        """Bookies that begin with `start`.
+        """Create the bookies without starting them.
 
         Args:
-            folder: Holds all of it; made where it is missing.
-            count: How many bookies.
-            config: Of each.
-            tls: Certificates of all; without, they speak no TLS.
+            folder: Folder of all files, created when it is missing.
+            count: Number of bookies.
+            config: Settings of each bookie.
+            tls: Certificates of all bookies; None: no TLS.
         """
         self.folder = Path(folder)
         self.ended = asyncio.Event()
@@ -45,14 +45,14 @@ class AsyncLocalBookies:
 
     @property
     def address(self) -> str:
-        """What clients are given: where the metadata is."""
+        """Address of the cluster metadata, for clients."""
         return f"sqlite:{self.folder / METADATA_FILE}"
 
     async def start(self) -> None:
-        """Make the cluster where there is none, and start all bookies.
+        """Create the cluster where it is missing, and start all bookies.
 
         Raises:
-            PyLedgerError: One of them cannot start; none runs then.
+            PyLedgerError: one of them cannot start; all are stopped.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         async with locate(self.address) as cluster:
@@ -78,7 +78,7 @@ class AsyncLocalBookies:
         return bookie
 
     def _cluster(self) -> Cluster:
-        """A session of its own for each: when a bookie ends, only it is gone."""
+        """Open a session for one bookie: its end removes only this bookie's registration."""
         return locate(self.address)
 
 
@@ -86,18 +86,18 @@ class LocalBookies(BackgroundService[AsyncLocalBookies]):
     """Bookies and their cluster that serve within a `with` block, for tests."""
 
     def __init__(self, count: int = 3, *, folder: str | os.PathLike[str] | None = None) -> None:
-        """Bookies on free ports of loopback.
+        """Prepare bookies on free ports of loopback.
 
         Args:
-            count: How many.
-            folder: Holds their folders, made when it is missing; None: a temporary one, deleted at the end.
+            count: Number of bookies.
+            folder: Folder of all files, created when missing; None: a temporary one, deleted at the end.
         """
         make = partial(AsyncLocalBookies, count=count)
         super().__init__(None if folder is None else Path(folder), make, "pyledger-bookies")
 
     @property
     def metadata(self) -> str:
-        """Where the metadata is: what clients need to know."""
+        """Address of the cluster metadata, for clients."""
         return self._service.address
 
     @property
@@ -107,5 +107,5 @@ class LocalBookies(BackgroundService[AsyncLocalBookies]):
 
     @property
     def folder(self) -> Path:
-        """Holds the folders of all bookies, `bookie-1` and so on."""
+        """Folder with the folders of all bookies, `bookie-1` and so on."""
         return self._service.folder

@@ -1,4 +1,4 @@
-"""A name server and a broker in one process, with one folder: for development and for tests."""
+"""A name server and a broker in one process with one folder, for development and tests."""
 
 import os
 from dataclasses import replace
@@ -17,12 +17,12 @@ from pyledger.store.messages.message_store import MessageStore
 
 KV_FILE = "kvConfig.json"
 SMALL_STORE = StoreConfig(mapped_file_size_bytes=64 << 20, index_slots=500_000, index_entries=2_000_000)
-"""Files that are made in no time; a folder that has files keeps their size."""
+"""Small files, which are created fast; existing files keep their size."""
 OPEN_DELIVERY = DeliveryConfig(auto_create_topics=True, property_filter=True)
 
 
 class LocalRocketMQ:
-    """Listens on loopback, makes topics on their first use, and lets anybody administer it."""
+    """Listens on loopback, creates topics on first use, and takes administrative requests from any client."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class LocalRocketMQ:
         store: StoreConfig = SMALL_STORE,
         net: NetConfig | None = None,
     ) -> None:
-        """A node that serves once it is started.
+        """Create both servers without starting them.
 
         Args:
-            folder: Folder of the store, made when it is missing.
+            folder: Folder of the store, created when it is missing.
             name_server_port: Port of the name server; 0 takes a free one.
             port: Port of the broker; 0 takes a free one.
             delivery: The rules of sending and consuming.
@@ -67,14 +67,14 @@ class LocalRocketMQ:
 
     @property
     def address(self) -> str:
-        """`host:port` of the name server, which is what clients need."""
+        """`host:port` of the name server, for clients."""
         return self.name_server.address
 
     async def start(self) -> None:
-        """Start the name server, then the broker, which is registered on return.
+        """Start the name server, then the broker; return when the broker is registered.
 
         Raises:
-            ListenError: an address cannot be had.
+            ListenError: an address is in use.
             StoreError: the store cannot be opened.
         """
         await self.name_server.start()
@@ -99,7 +99,7 @@ class LocalRocketMQ:
 
 
 TINY_STORE = StoreConfig(mapped_file_size_bytes=16 << 20, index_slots=10_000, index_entries=100_000)
-"""Files that a test can make and remove in no time; a message may still have 4 MiB."""
+"""Files that a test creates and removes fast; a message may still have 4 MiB."""
 
 
 class LocalBroker(BackgroundService[LocalRocketMQ]):
@@ -108,10 +108,10 @@ class LocalBroker(BackgroundService[LocalRocketMQ]):
     def __init__(
         self, folder: str | os.PathLike[str] | None = None, *, store: StoreConfig = TINY_STORE
     ) -> None:
-        """A name server and a broker on free ports of loopback.
+        """Prepare a name server and a broker on free ports of loopback.
 
         Args:
-            folder: Of the store, made when it is missing; None: a temporary one, deleted at the end.
+            folder: Folder of the store, created when missing; None: a temporary one, deleted at the end.
             store: Settings of the store.
         """
         make = partial(LocalRocketMQ, store=store)
@@ -119,7 +119,7 @@ class LocalBroker(BackgroundService[LocalRocketMQ]):
 
     @property
     def address(self) -> str:
-        """`host:port` of the name server: what clients need to know."""
+        """`host:port` of the name server, for clients."""
         return self._service.address
 
     @property
@@ -134,9 +134,9 @@ class LocalBroker(BackgroundService[LocalRocketMQ]):
 
     @property
     def store(self) -> MessageStore:
-        """The broker's open store, to look into; messages go in through a producer."""
+        """The broker's open store, for reading; send messages with a producer."""
         return self._service.broker.store
 
     def bodies(self, topic: str) -> list[bytes]:
-        """Bodies of all messages of a topic, unpacked, in the order in which they were stored."""
+        """Return the decompressed bodies of all messages of a topic in the order of the log."""
         return [message.plain_body for message in self.store.messages() if message.topic == topic]

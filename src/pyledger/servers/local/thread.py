@@ -1,4 +1,4 @@
-"""A service with a folder on a thread of its own, for programs that do not use asyncio: mostly tests."""
+"""Runs a service on a thread of its own, for programs without asyncio, mostly tests."""
 
 import tempfile
 from collections.abc import Callable
@@ -10,28 +10,28 @@ from pyledger.net.loop_thread import LoopThread
 
 
 class Service(Protocol):
-    """Something that serves from `start` to `close`."""
+    """A service that runs from `start` to `close`."""
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
 
     async def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
 
 
 S = TypeVar("S", bound=Service)
 
 
 class BackgroundService(Generic[S]):
-    """A service that serves within a `with` block."""
+    """A service that runs within a `with` block."""
 
     def __init__(self, folder: Path | None, make: Callable[[Path], S], name: str) -> None:
-        """It begins when the block is entered.
+        """Create the service; it is started when the block is entered.
 
         Args:
-            folder: Where it keeps its files; None: a temporary folder, which is deleted at the end.
-            make: Makes the service, not started yet.
-            name: Of the thread.
+            folder: Folder of the service; None: a temporary one, deleted at the end.
+            make: Creates the service without starting it.
+            name: Name of the thread.
         """
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if folder is None:

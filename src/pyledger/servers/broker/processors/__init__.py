@@ -1,1 +1,1 @@
-"""Answers to requests, a file for each kind. The rules of `protocol/broker` decide; here it is done."""
+"""Processors of requests, one file for each kind; the rules are in `protocol/broker`."""

@@ -1,4 +1,4 @@
-"""What became of popped messages: 200051, 200151, 200053.
+"""Acks and invisible times of popped messages: 200051, 200151, 200053.
 
 Source: RocketMQ broker/.../AckMessageProcessor.java, ChangeInvisibleTimeProcessor.java.
 """
@@ -25,15 +25,15 @@ NOT_OPEN = "the message is not popped, or is acknowledged or visible again"
 
 
 class AckProcessor:
-    """Takes acknowledgements, and changes of the time that messages are hidden."""
+    """Acknowledges popped messages and changes their invisible time."""
 
     def __init__(self, context: BrokerContext, rules: PopRules) -> None:
-        """Take the broker's context, and the rules that pops obey."""
+        """Take the broker's context, and the rules of pops."""
         self._context = context
         self._rules = rules
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {
             RequestCode.ACK_MESSAGE: self.acknowledge,
             RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
@@ -48,15 +48,17 @@ class AckProcessor:
             return request.response(handle.code, handle.remark)
         key = key_of(header, handle)
         if handle.revive_queue_id == ORDER_REVIVE_QUEUE:
-            refusal = self._acknowledge_in_order(key, header.offset)
-            return request.response() if refusal is None else request.response(refusal.code, refusal.remark)
+            rejection = self._acknowledge_in_order(key, header.offset)
+            if rejection is not None:
+                return request.response(rejection.code, rejection.remark)
+            return request.response()
         outcome = self._context.pops.acknowledge(key, (header.offset,))
         return outcome.then(partial(response_of, request))
 
     def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """200151."""
         outcome: Outcome | None = None
-        refusal: Rejection | None = None
+        rejection: Rejection | None = None
         for one in request.body_as(BatchAckRequest).acks:
             topic, group = one.topic or "", one.consumer_group or ""
             key = PopKey(
@@ -71,12 +73,12 @@ class AckProcessor:
                 continue
             if one.revive_queue_id == ORDER_REVIVE_QUEUE:
                 for offset in offsets:
-                    refusal = self._acknowledge_in_order(key, offset) or refusal
+                    rejection = self._acknowledge_in_order(key, offset) or rejection
                 outcome = outcome or completed(PutOutcome(PUT_OK))
             else:
                 outcome = self._context.pops.acknowledge(key, offsets)
-        if refusal is not None:
-            return request.response(refusal.code, refusal.remark)
+        if rejection is not None:
+            return request.response(rejection.code, rejection.remark)
         if outcome is None:
             return request.response(ResponseCode.NO_MESSAGE, "nothing to acknowledge")
         return outcome.then(partial(response_of, request))
@@ -94,8 +96,8 @@ class AckProcessor:
             return request.response(ResponseCode.NO_MESSAGE, NOT_OPEN)
         pop_ms = max(self._context.clock.now_ms(), old.pop_ms + 1)
         new = old._replace(start_offset=header.offset, pop_ms=pop_ms)
-        noted = self._context.pops.note(new, header.invisible_time, (header.offset,))
-        if (known := noted.peek()) is not None and not known.places:
+        stored = self._context.pops.note(new, header.invisible_time, (header.offset,))
+        if (known := stored.peek()) is not None and not known.places:
             return response_of(request, known)
         outcome = self._context.pops.acknowledge(old, (header.offset,))
         place = headers.ChangeInvisibleTimeResponseHeader(
@@ -106,7 +108,7 @@ class AckProcessor:
     # --- popped in order
 
     def _acknowledge_in_order(self, key: PopKey, offset: int) -> Rejection | None:
-        """A message that was popped in order is done: its group moves on, its queue may be unlocked."""
+        """Acknowledge a message that was popped in order; this may unlock the queue."""
         context, tables = self._context, self._context.tables
         place = key.topic, key.group, key.queue_id
         committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
@@ -127,7 +129,7 @@ class AckProcessor:
     def _hide_in_order(
         self, key: PopKey, offset: int, invisible_ms: int
     ) -> headers.ChangeInvisibleTimeResponseHeader:
-        """Hide a message that was popped in order for longer, or shorter; it keeps the time of its pop."""
+        """Change the invisible time of a message that was popped in order; its pop time stays."""
         context, tables = self._context, self._context.tables
         committed = tables.offsets.committed(key.group, key.topic, key.queue_id) or 0
         until_ms = context.clock.now_ms() + invisible_ms
@@ -146,20 +148,20 @@ class AckProcessor:
         *,
         end_allowed: bool,
     ) -> PopHandle | Rejection:
-        """The handle that a request carries, when the message that it names may be there."""
+        """Return the handle of a request, if the message that it names may exist."""
         held = self._context.store.queue_range(header.topic, max(0, header.queue_id))
-        refusal = self._rules.check_place(
+        rejection = self._rules.check_place(
             header.topic, header.queue_id, header.offset, held, end_allowed=end_allowed
         )
-        if refusal is not None:
-            return refusal
+        if rejection is not None:
+            return rejection
         return PopHandle.decode(header.extra_info) or Rejection(ResponseCode.SYSTEM_ERROR, NO_HANDLE)
 
 
 def key_of(
     header: headers.AckMessageRequestHeader | headers.ChangeInvisibleTimeRequestHeader, handle: PopHandle
 ) -> PopKey:
-    """What was popped together with the message that a request names."""
+    """Return the key of the pop that a request refers to."""
     return PopKey(header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_ms)
 
 
@@ -168,7 +170,7 @@ def response_of(
     outcome: PutOutcome,
     place: headers.ChangeInvisibleTimeResponseHeader | None = None,
 ) -> RemotingCommand:
-    """The answer."""
+    """Return the response to a stored ack or change."""
     if outcome.status not in STORED:
         return request.response(CODE_OF_PUT[outcome.status], outcome.problem)
     return request.response(header=place)

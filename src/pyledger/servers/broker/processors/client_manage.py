@@ -28,9 +28,9 @@ from pyledger.wire.remoting.headers.client import (
 
 GROUPS_AT_ONCE = 256
 GROUPS_OF_CONNECTION_MAX = 10_000
-"""As consumer or as producer; they are kept until it ends or sends no heartbeat for 2 min."""
+"""As consumer or as producer; kept until the connection closes or sends no heartbeat for 2 min."""
 SUBSCRIPTIONS_MAX = 10_000
-"""Of one group in one heartbeat, which are taken at once."""
+"""Of one group in one heartbeat; they are processed in one iteration of the event loop."""
 FINGERPRINT = "broker.fingerprint"
 """Key in the data of a connection: the heartbeat that its subscriptions come from."""
 
@@ -44,7 +44,7 @@ class MemberProcessor:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
@@ -53,24 +53,24 @@ class MemberProcessor:
         }
 
     def heartbeat(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """34, both kinds: the second leaves out subscriptions that stand."""
-        said = request.body_as(Heartbeat)
+        """34, of both kinds: the second leaves out unchanged subscriptions."""
+        body = request.body_as(Heartbeat)
         now_ms = self._context.now_ms()
-        member = Client(connection, said.client_id or "", request.language, request.version, now_ms)
-        for one in said.consumer_data_set:
+        member = Client(connection, body.client_id or "", request.language, request.version, now_ms)
+        for one in body.consumer_data_set:
             if (count := len(one.subscription_data_set)) > SUBSCRIPTIONS_MAX:
                 problem = f"a group has {count} subscriptions, of {SUBSCRIPTIONS_MAX} at most"
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
         for stated, kept in (
-            (said.consumer_data_set, self._context.tables.consumers),
-            (said.producer_data_set, self._context.tables.producers),
+            (body.consumer_data_set, self._context.tables.consumers),
+            (body.producer_data_set, self._context.tables.producers),
         ):
             joined = kept.channels.get(connection, {})
             new = {name for one in stated if (name := one.group_name) and name not in joined}
             if new and len(joined) + len(new) > GROUPS_OF_CONNECTION_MAX:
                 problem = f"a connection may be in {GROUPS_OF_CONNECTION_MAX} groups at most"
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        entries: list[Entry] = [*said.consumer_data_set, *said.producer_data_set]
+        entries: list[Entry] = [*body.consumer_data_set, *body.producer_data_set]
         if len(entries) > GROUPS_AT_ONCE:
             return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
         return self._context.stored(partial(self._heartbeat, connection, request, member, entries))
@@ -78,21 +78,21 @@ class MemberProcessor:
     def _heartbeat(
         self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
     ) -> RemotingCommand:
-        said = request.body_as(Heartbeat)
-        self._take_entries(member, entries, without_subscriptions=said.without_sub)
+        body = request.body_as(Heartbeat)
+        self._take_entries(member, entries, without_subscriptions=body.without_sub)
         changed = True
-        if said.heartbeat_fingerprint:
-            changed = connection.data.get(FINGERPRINT) != said.heartbeat_fingerprint
-            if not said.without_sub:
-                connection.data[FINGERPRINT] = said.heartbeat_fingerprint
+        if body.heartbeat_fingerprint:
+            changed = connection.data.get(FINGERPRINT) != body.heartbeat_fingerprint
+            if not body.without_sub:
+                connection.data[FINGERPRINT] = body.heartbeat_fingerprint
         return request.response(header=HeartbeatResponseHeader(is_sub_change=changed))
 
     async def _heartbeat_in_turns(
         self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
     ) -> Answer:
         """A heartbeat of many groups: other connections are served between them."""
-        said = request.body_as(Heartbeat)
-        take = partial(self._take_entries, member, without_subscriptions=said.without_sub)
+        body = request.body_as(Heartbeat)
+        take = partial(self._take_entries, member, without_subscriptions=body.without_sub)
         for start in range(0, len(entries), GROUPS_AT_ONCE):
             if connection.closed:
                 return None
@@ -111,20 +111,20 @@ class MemberProcessor:
             else:
                 self._context.tables.producers.heartbeat(one.group_name, member)
 
-    def _take_consumer(self, member: Client, said: ConsumerEntry, *, without_subscriptions: bool) -> None:
+    def _take_consumer(self, member: Client, body: ConsumerEntry, *, without_subscriptions: bool) -> None:
         tables = self._context.tables
-        name = said.group_name or ""
+        name = body.group_name or ""
         group = tables.groups.usable(name)
         if group is None:
             return
         tables.groups.keep(group, member.seen_ms)
         tables.topics.create_for_group(names.retry_topic(name), group.retry_queue_count, member.seen_ms)
         state = ConsumerState(
-            str(said.consume_type or PASSIVELY),
-            str(said.message_model or CLUSTERING),
-            str(said.consume_from_where or FROM_LAST_OFFSET),
+            str(body.consume_type or PASSIVELY),
+            str(body.message_model or CLUSTERING),
+            str(body.consume_from_where or FROM_LAST_OFFSET),
         )
-        wanted = [one.rule() for one in said.subscription_data_set if one.topic]
+        wanted = [one.rule() for one in body.subscription_data_set if one.topic]
         notice = tables.consumers.heartbeat(
             name,
             member,
@@ -159,11 +159,11 @@ class MemberProcessor:
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """46."""
-        said = request.body_as(CheckClientConfig).subscription_data
-        if said is None or (rule := said.rule()).by_tag:
+        wanted = request.body_as(CheckClientConfig).subscription_data
+        if wanted is None or (rule := wanted.rule()).by_tag:
             return request.response()
         if not self._context.delivery.property_filter:
-            problem = f"The broker does not support consumer to filter message by {said.expression_type}"
+            problem = f"The broker does not support consumer to filter message by {wanted.expression_type}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
         try:
             sql_filter(rule.expression)

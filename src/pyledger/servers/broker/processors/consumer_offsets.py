@@ -1,4 +1,4 @@
-"""How far groups have consumed: 14 and 15.
+"""Consumer offsets: 14 and 15.
 
 Source: RocketMQ broker/.../ConsumerManageProcessor.java.
 """
@@ -18,14 +18,14 @@ NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
 class OffsetProcessor:
-    """Keeps the offsets that consumers commit."""
+    """Returns and commits consumer offsets."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._resident_bytes = default_limits().resident_bytes
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
@@ -73,7 +73,7 @@ class OffsetProcessor:
         return request.response()
 
     def _has_queue(self, name: str, queue_id: int) -> bool:
-        """Whether a topic has a queue, or had it and still holds its messages."""
+        """Return whether a topic has a queue, or had it and its messages are still stored."""
         topic = self._context.tables.topics.find(name)
         if topic is None or queue_id < 0:
             return False
@@ -83,6 +83,6 @@ class OffsetProcessor:
 
 
 def first_in_memory(store: StoreEngine, topic: str, queue_id: int, resident_bytes: int) -> bool:
-    """Whether message 0 of a queue lies in the part of the log that is taken to be in memory."""
+    """Return whether message 0 of a queue is in the part of the log that counts as in memory."""
     places = store.get_ranges(topic, queue_id, 0, max_count=1).ranges.places
     return bool(places) and store.max_offset - places[0][0] <= resident_bytes

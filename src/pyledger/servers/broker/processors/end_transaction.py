@@ -19,41 +19,41 @@ from pyledger.wire.remoting.headers.send import EndTransactionRequestHeader
 
 
 class EndTransactionProcessor:
-    """Delivers half messages, or forgets them."""
+    """Commits and rolls back half messages."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
     def end(self, connection: Connection, request: RemotingCommand) -> Reply:
         """37."""
-        asked = request.header(EndTransactionRequestHeader)
+        header = request.header(EndTransactionRequestHeader)
         if self._context.broker_state.slave:
             return request.response(ResponseCode.SLAVE_NOT_AVAILABLE, "end it at the master")
-        if asked.commit_or_rollback == TransactionEnd.UNKNOWN:
+        if header.commit_or_rollback == TransactionEnd.UNKNOWN:
             return None
-        if asked.commit_or_rollback not in tuple(TransactionEnd):
-            problem = f"commitOrRollback is {asked.commit_or_rollback}, not 0, 8 or 12"
+        if header.commit_or_rollback not in tuple(TransactionEnd):
+            problem = f"commitOrRollback is {header.commit_or_rollback}, not 0, 8 or 12"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
         transactions = self._context.transactions
-        found = transactions.find(asked)
+        found = transactions.find(header)
         if isinstance(found, Rejection):
             return request.response(found.code, found.remark)
         half, place = found
-        # Whatever topic the request names: what counts is where the message goes.
-        if (refused := denied(self._context, connection, request, place.topic, "Pub")) is not None:
-            return refused
-        if asked.commit_or_rollback == TransactionEnd.ROLLBACK:
+        # The topic of the message counts, not the one that the request names.
+        if (rejected := denied(self._context, connection, request, place.topic, "Pub")) is not None:
+            return rejected
+        if header.commit_or_rollback == TransactionEnd.ROLLBACK:
             transactions.end(half.queue_offset)
             return request.response()
         return transactions.commit(half, place).then(partial(response_of, request))
 
 
 def response_of(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
-    """Return the answer to a commit."""
+    """Return the response to a commit."""
     if outcome.status in STORED:
         return request.response()
     return request.response(CODE_OF_PUT[outcome.status], outcome.problem)

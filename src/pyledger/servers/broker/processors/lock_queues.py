@@ -1,4 +1,4 @@
-"""Locks on queues, for groups that consume in order: 41 and 42.
+"""Locks of queues, for groups that consume in order: 41 and 42.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ).
 """
@@ -13,25 +13,25 @@ from pyledger.wire.remoting.command import RemotingCommand
 
 
 class LockProcessor:
-    """Gives queues to one client of a group at a time."""
+    """Locks queues for one client of a group at a time."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     def lock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """41."""
-        said = request.body_as(LockBatchRequest)
+        body = request.body_as(LockBatchRequest)
         taken = self._context.tables.locks.lock(
-            said.consumer_group or "", said.mq_set, said.client_id or "", self._context.now_ms()
+            body.consumer_group or "", body.mq_set, body.client_id or "", self._context.now_ms()
         )
         return request.response(body=LockBatchResponse(lock_ok_mq_set=tuple(taken)).encode())
 
     def unlock(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """42."""
-        said = request.body_as(LockBatchRequest)
-        self._context.tables.locks.unlock(said.consumer_group or "", said.mq_set, said.client_id or "")
+        body = request.body_as(LockBatchRequest)
+        self._context.tables.locks.unlock(body.consumer_group or "", body.mq_set, body.client_id or "")
         return request.response()

@@ -1,4 +1,4 @@
-"""Pops: 200050, and the questions around them: 200052, 200054, 200055.
+"""Pops: 200050, and peek, notification and polling info: 200052, 200054, 200055.
 
 Source: RocketMQ broker/.../PopMessageProcessor.java, PeekMessageProcessor.java, NotificationProcessor.java,
 PollingInfoProcessor.java.
@@ -51,11 +51,11 @@ MOVED = frozenset(
         GetStatus.MESSAGE_WAS_REMOVING,
     )
 )
-"""The answer names another offset to read from."""
+"""The store names another offset to read from."""
 
 
 @dataclass(slots=True)
-class Harvest:
+class PopResult:
     """What one pop has found."""
 
     pop_ms: int
@@ -66,17 +66,17 @@ class Harvest:
     rest: int = 0
     """Messages that stay in the queues."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Where to wait: the end of what was looked at, by topic and queue."""
+    """The end of what was read, by topic and queue: a held pop waits there."""
     outcome: Outcome | None = None
-    """Of the last record that notes what was popped."""
+    """The outcome of the last pop checkpoint."""
     locked_until_ms: list[int] = field(default_factory=list)
-    """When queues that were passed over can be popped from in order."""
+    """When the locked queues that were skipped can be popped from in order."""
     order_counts: list[str] = field(default_factory=list)
-    """How often messages were popped in order before."""
+    """How often messages were popped in order before, in upstream's format."""
 
 
 class PopProcessor:
-    """Hands out messages and hides them for a time."""
+    """Hands out messages and makes them invisible for a time."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -87,7 +87,7 @@ class PopProcessor:
         self._resident_bytes = default_limits().resident_bytes
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {
             RequestCode.POP_MESSAGE: self.pop,
             RequestCode.PEEK_MESSAGE: self.peek,
@@ -105,7 +105,7 @@ class PopProcessor:
     def _check_pop(
         self, connection: Connection, request: RemotingCommand, header: headers.PopMessageRequestHeader
     ) -> Reply:
-        asked = PopRequest(
+        wanted = PopRequest(
             group=header.consumer_group,
             topic=header.topic,
             queue_id=header.queue_id,
@@ -115,7 +115,7 @@ class PopProcessor:
             expression=header.exp,
             expression_type=header.exp_type,
         )
-        plan = self.rules.check(asked, self._context.clock.now_ms())
+        plan = self.rules.check(wanted, self._context.clock.now_ms())
         if isinstance(plan, Rejection):
             return request.response(plan.code, plan.remark, NO_PLACE)
         return self._pop(connection, request, header, plan)
@@ -128,7 +128,7 @@ class PopProcessor:
         plan: PopPlan,
     ) -> Reply:
         now_ms = self._context.clock.now_ms()
-        found = Harvest(now_ms, max(1, header.max_msg_nums))
+        found = PopResult(now_ms, max(1, header.max_msg_nums))
         sources = self.rules.sources(
             plan.topic, header.consumer_group, header.queue_id, in_order=header.order
         )
@@ -158,12 +158,12 @@ class PopProcessor:
         header: headers.PopMessageRequestHeader,
         plan: PopPlan,
     ) -> None:
-        """Answer a pop that was held, or hold it again."""
+        """Answer a held pop, or hold it again."""
         if not connection.closed:
             answer(connection, request, self._pop(connection, request, header, plan))
 
     def _take(
-        self, found: Harvest, source: PopSource, header: headers.PopMessageRequestHeader, plan: PopPlan
+        self, found: PopResult, source: PopSource, header: headers.PopMessageRequestHeader, plan: PopPlan
     ) -> None:
         """Pop from one queue."""
         context, group = self._context, header.consumer_group
@@ -179,7 +179,7 @@ class PopProcessor:
             return
         records, next_offset = self._read(source, offset, found.left, plan.subscription)
         if found.records and sum(map(len, found.records + records)) > context.records_max_bytes:
-            # They stay in their queue for the next pop.
+            # The records stay in their queue for the next pop.
             found.left, found.rest = 0, found.rest + end - offset
             return
         offsets = [queue_offset_of(record) for record in records]
@@ -194,7 +194,7 @@ class PopProcessor:
             if source.topic != header.topic:
                 records = self._as_of_topic(records, header, popped, found.pop_ms)
             found.records += records
-        # Popped in order: only acknowledgements move the group past messages that it was given.
+        # In order, only acks move the offset of the group past popped messages.
         moved_to = offsets[0] if header.order and offsets else next_offset
         context.tables.offsets.commit(group, source.topic, source.queue_id, moved_to, context.now_ms())
         found.rest += max(0, end - next_offset)
@@ -202,12 +202,12 @@ class PopProcessor:
 
     def _note(
         self,
-        found: Harvest,
+        found: PopResult,
         source: PopSource,
         header: headers.PopMessageRequestHeader,
         offsets: Sequence[int],
     ) -> bool:
-        """Note what is popped; False where that is not stored."""
+        """Store a pop checkpoint; return False when it is not stored."""
         key = PopKey(source.topic, header.consumer_group, source.queue_id, offsets[0], found.pop_ms)
         outcome = self._context.pops.note(key, header.invisible_time, offsets)
         if (known := outcome.peek()) is not None and not known.places:
@@ -218,12 +218,12 @@ class PopProcessor:
 
     def _lock(
         self,
-        found: Harvest,
+        found: PopResult,
         header: headers.PopMessageRequestHeader,
         queue_id: int,
         offsets: Sequence[int],
     ) -> None:
-        """Lock a queue for what is popped from it in order."""
+        """Lock a queue from which messages are popped in order."""
         times = self._context.tables.ordered_pops.take(
             header.topic,
             header.consumer_group,
@@ -242,13 +242,13 @@ class PopProcessor:
         queue_id: int,
         now_ms: int,
     ) -> int | None:
-        """Until when a queue is locked for a request in order."""
+        """Return until when a queue is locked for a request in order; None: it is not."""
         return self._context.tables.ordered_pops.locked_until_ms(
             header.topic, header.consumer_group, queue_id, attempt=header.attempt_id, now_ms=now_ms
         )
 
     def _start(self, source: PopSource, group: str, init_mode: int) -> int:
-        """Queue offset, units, that a pop of a queue begins at; a first one is committed."""
+        """Return the queue offset (units) at which a pop starts; the first one is committed."""
         context, topic, queue_id = self._context, source.topic, source.queue_id
         offsets = context.tables.offsets
         reset = offsets.take_reset(group, topic, queue_id)
@@ -268,7 +268,7 @@ class PopProcessor:
     def _read(
         self, source: PopSource, offset: int, count: int, wanted: Subscription
     ) -> tuple[list[memoryview], int]:
-        """Records that a subscription wants, and the queue offset, units, to go on at."""
+        """Return the records that a subscription wants, and the queue offset (units) to continue at."""
         store, topic, queue_id = self._context.store, source.topic, source.queue_id
         if not wanted.by_tag:
             matches = sql_filter(wanted.expression).matches
@@ -282,8 +282,8 @@ class PopProcessor:
             found = store.get_ranges(
                 topic, queue_id, found.next_offset, max_count=count, tags=wanted.expression
             )
-        runs = (found.ranges[at] for at in range(len(found.ranges)))
-        return [record for run in runs for record in split_records(run)], found.next_offset
+        ranges = (found.ranges[at] for at in range(len(found.ranges)))
+        return [record for one in ranges for record in split_records(one)], found.next_offset
 
     def _as_of_topic(
         self,
@@ -292,7 +292,7 @@ class PopProcessor:
         popped: PoppedQueue,
         pop_ms: int,
     ) -> list[memoryview]:
-        """Records of a retry topic as those of the topic that was asked for, with their handles."""
+        """Return records of a retry topic as records of the requested topic, with their handles."""
         copies = []
         for record, offset in zip(records, popped.offsets, strict=True):
             handle = PopHandle(
@@ -315,10 +315,10 @@ class PopProcessor:
         connection: Connection,
         request: RemotingCommand,
         header: headers.PopMessageRequestHeader,
-        found: Harvest,
+        found: PopResult,
         outcome: PutOutcome,
     ) -> Answer:
-        """The answer to a pop whose record is as durable as configured."""
+        """Return the response to a pop whose checkpoint is as durable as configured."""
         if not found.records or not outcome.stored:
             return request.response(CODE_OF_PUT[outcome.status], outcome.problem, NO_PLACE)
         sizes = sum(map(len, found.records))
@@ -343,7 +343,7 @@ class PopProcessor:
     # --- peek, notification, polling info
 
     def peek(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """200052: messages that a pop would give, without hiding them."""
+        """200052: the messages that a pop would return, which stay visible."""
         header = request.header(headers.PeekMessageRequestHeader)
         topic = self.rules.check_queue(header.topic, header.queue_id)
         if isinstance(topic, Rejection):
@@ -363,7 +363,7 @@ class PopProcessor:
         return None
 
     def notify(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """200054: whether there are messages, as soon as there are."""
+        """200054: wait until there are messages."""
         header = request.header(headers.NotificationRequestHeader)
         topic = self.rules.check_queue(header.topic, header.queue_id)
         if isinstance(topic, Rejection):
@@ -414,19 +414,19 @@ class PopProcessor:
         topic: TopicConfig,
         deadline_ms: int,
     ) -> None:
-        """Answer a notification that was held, or hold it again."""
+        """Answer a held notification, or hold it again."""
         if not connection.closed:
             answer(connection, request, self._notify(connection, request, header, topic, deadline_ms))
 
     def polling_info(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """200055: how many pops of a queue wait."""
+        """200055: the number of held pops at a queue."""
         header = request.header(headers.PollingInfoRequestHeader)
         label = (header.consumer_group, header.queue_id)
         count = self._context.held.count_held(header.topic, max(0, header.queue_id), label)
         return request.response(header=headers.PollingInfoResponseHeader(polling_num=count))
 
     def _next(self, source: PopSource, group: str) -> int:
-        """Queue offset, units, that the next pop of a queue begins at."""
+        """Return the queue offset (units) at which the next pop of a queue starts."""
         committed = self._context.tables.offsets.committed(group, source.topic, source.queue_id)
         if committed is not None:
             return committed
@@ -434,7 +434,7 @@ class PopProcessor:
 
 
 def answer(connection: Connection, request: RemotingCommand, reply: Reply) -> None:
-    """Send the answer to a request that was held, now or when it is known."""
+    """Send the response to a held request, now or when it is known."""
     if isinstance(reply, Deferred | asyncio.Future):
         reply.add_done_callback(lambda ended: answer(connection, request, ended.result()))
     elif reply is not None and not request.is_oneway:

@@ -1,4 +1,4 @@
-"""Pulls: 11 and 361. Records go from the log to the socket without a copy, unless one is asked for.
+"""Pulls: 11 and 361. Records are sent from the log without a copy, unless `transfer_by_heap` is set.
 
 Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java.
 """
@@ -27,36 +27,36 @@ from pyledger.wire.remoting.native_codec import encode_pull_response
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 RECORDS_MAX_BYTES = 128 << 20
 BATCH_BYTES = 64 << 10
-"""Answers that are made before the first of them is written."""
+"""Size of the responses that are written together."""
 OFFSET_RESET = "OFFSET_RESET"
 FILTER_STEPS_MAX = 200_000
-"""Nodes of an SQL92 expression that are evaluated for one pull, for each message all: some 30 ms."""
+"""Nodes of SQL92 expressions evaluated for one pull, summed over its messages: about 30 ms."""
 FILTERED_BYTES_MAX = 256 << 10
 PAGE = 32
 
 
 Buffer = bytes | memoryview
 Place = tuple[int, int]
-"""Where a record stands in the log, and its size: bytes."""
+"""Physical offset and size of a record, in bytes."""
 
 
 class Found(NamedTuple):
-    """What the store has for a pull."""
+    """The records of the store for a pull."""
 
     status: str
-    """Upstream's word."""
+    """Upstream's `GetMessageStatus`."""
     next_offset: int
     min_offset: int
     max_offset: int
     records: Sequence[Buffer] = ()
     message_count: int = 0
     behind: bool = False
-    """So far behind the log's end that a slave should serve the rest."""
+    """Whether the pull lags so far that a slave should serve the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullReply:
-    """The answer to a pull that was served."""
+    """The response to a pull that was served."""
 
     code: ResponseCode
     broker_id: int
@@ -69,7 +69,7 @@ Header = PullMessageRequestHeader | NativePull
 
 
 class PullProcessor:
-    """Answers pulls, or holds them until there is something to answer."""
+    """Answers pulls, or holds them until there is a message."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -85,7 +85,7 @@ class PullProcessor:
         )
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """Return what it answers, by request code."""
+        """Return its methods by request code."""
         return dict.fromkeys(PULLS, self.pull)
 
     def pull(self, connection: Connection, request: RemotingCommand) -> Reply:
@@ -109,7 +109,7 @@ class PullProcessor:
         return self._context.stored(partial(self._pull, connection, first, first)), 1
 
     def _answer_found(self, connection: Connection, requests: list[Frame], at: int, first: NativePull) -> int:
-        """Answer pulls that find messages, as many as follow one another with one subscription."""
+        """Answer the next pulls of one subscription that find messages; return their number."""
         group, topic = first.consumer_group, first.topic
         context, offsets = self._context, self._context.tables.offsets
         if context.delivery.slave_read or (topic, group) in offsets.resets:
@@ -222,15 +222,15 @@ class PullProcessor:
         )
 
     def _is_behind(self, places: Sequence[Place]) -> bool:
-        """Whether the last record lies where memory does not reach, by upstream's rule of 40 %."""
+        """Return whether the last record is not in memory, by upstream's rule of 40 %."""
         store = self._context.store
         return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
 
     def _read_filtered(self, header: Header, expression: str, count: int) -> tuple[Found, list[Place]]:
-        """Read messages whose properties an SQL92 expression wants, within the bounds of one pull.
+        """Read messages whose properties match an SQL92 expression, within the limits of one pull.
 
         Returns:
-            What was found, and where in the log.
+            What was found, and the offsets of the records in the log.
         """
         store, found_by = self._context.store, sql_filter(expression)
         wants = found_by.matches
@@ -266,14 +266,14 @@ class PullProcessor:
 
 
 def found_in(page: GetResult, status: str, next_offset: int, records: Sequence[Buffer] = ()) -> Found:
-    """What was found up to a page of a queue; the next pull goes on at an offset of it, units."""
+    """Return what was found up to a page of a queue; the next pull continues at an offset (units) of it."""
     return Found(status, next_offset, page.min_offset, page.max_offset, records, len(records))
 
 
 def answer(
     connection: Connection, request: RemotingCommand | NativePull, reply: PullReply | Rejection
 ) -> None:
-    """Send the answer to a pull, its records as they are in the log."""
+    """Send the response to a pull; its records are not copied."""
     if isinstance(reply, Rejection):
         command = request if isinstance(request, RemotingCommand) else command_of(request)
         kind = reply.forbidden_type
@@ -301,7 +301,7 @@ def answer(
 
 
 def checked_fields(code: int, header: Header) -> PullRequest:
-    """Return what the rules check."""
+    """Return the fields that the rules check."""
     return PullRequest(
         group=header.consumer_group,
         topic=header.topic,
@@ -315,16 +315,16 @@ def checked_fields(code: int, header: Header) -> PullRequest:
 
 
 def compile_filter(subscription: Subscription) -> object:
-    """The filter of an SQL92 subscription.
+    """Return the filter of an SQL92 subscription.
 
     Raises:
-        SubscriptionSyntaxError: it cannot be read.
+        SubscriptionSyntaxError: the expression cannot be parsed.
     """
     return sql_filter(subscription.expression)
 
 
 def wanted_of(subscription: Subscription) -> Wanted | None:
-    """Which messages wake a held pull; None: all."""
+    """Return the messages that wake a held pull; None: all."""
     if not subscription.by_tag:
         matches = sql_filter(subscription.expression).matches
         return lambda _code, properties: properties is None or matches(properties)

@@ -1,4 +1,4 @@
-"""Which client consumes which queues, where the broker decides: 400 to 402.
+"""Assignment of queues to clients by the broker: 400 to 402.
 
 Source: RocketMQ broker/.../QueryAssignmentProcessor.java.
 """
@@ -25,39 +25,38 @@ from pyledger.wire.remoting.command import RemotingCommand
 
 
 class AssignmentProcessor:
-    """Gives clients their queues."""
+    """Assigns queues to the members of a group."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.QUERY_ASSIGNMENT: self.query,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.get_modes,
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode}
 
     def query(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """400."""
-        said = request.body_as(QueryAssignmentRequest)
-        return asyncio.ensure_future(self._query(request, said))
+        return asyncio.ensure_future(self._query(request, request.body_as(QueryAssignmentRequest)))
 
-    async def _query(self, request: RemotingCommand, said: QueryAssignmentRequest) -> RemotingCommand:
-        topic, group = said.topic or "", said.consumer_group or ""
+    async def _query(self, request: RemotingCommand, body: QueryAssignmentRequest) -> RemotingCommand:
+        topic, group = body.topic or "", body.consumer_group or ""
         queues = await self._context.routes.queues(topic)
         mode = self._context.tables.modes.find(topic, group)
-        if said.message_model == MessageModel.BROADCASTING:
+        if body.message_model == MessageModel.BROADCASTING:
             found = queues
         else:
             members = self._context.tables.consumers.client_ids(group)
             try:
                 found = assign(
-                    said.client_id or "",
-                    said.strategy_name or "",
+                    body.client_id or "",
+                    body.strategy_name or "",
                     queues,
                     members,
                     pops=mode.mode is RequestMode.POP,
@@ -70,8 +69,7 @@ class AssignmentProcessor:
         assignments = tuple(
             QueueAssignment(message_queue=queue, mode=MessageRequestMode(mode.mode.value)) for queue in found
         )
-        body = QueryAssignmentResponse(message_queue_assignments=assignments).encode()
-        return request.response(body=body)
+        return request.response(body=QueryAssignmentResponse(message_queue_assignments=assignments).encode())
 
     def get_modes(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """402."""
@@ -87,19 +85,19 @@ class AssignmentProcessor:
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """401."""
-        said = request.body_as(MessageRequestModeRequest)
-        topic, group = said.topic or "", said.consumer_group or ""
+        body = request.body_as(MessageRequestModeRequest)
+        topic, group = body.topic or "", body.consumer_group or ""
         tables = self._context.tables
         usable = tables.groups.usable(group)
-        refusal = tables.modes.update(
+        rejection = tables.modes.update(
             topic,
             group,
-            GroupMode(RequestMode(said.mode.value), said.pop_share_queue_num),
+            GroupMode(RequestMode(body.mode.value), body.pop_share_queue_num),
             topic_known=tables.topics.find(topic) is not None,
             group_known=usable is not None,
         )
-        if refusal is not None:
-            return request.response(refusal.code, refusal.remark)
+        if rejection is not None:
+            return request.response(rejection.code, rejection.remark)
         if usable is not None:
             tables.groups.keep(usable, self._context.now_ms())
         return asyncio.ensure_future(self._stored(request))

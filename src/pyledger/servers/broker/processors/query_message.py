@@ -1,4 +1,4 @@
-"""Questions about messages and queues: 12, 29 to 33.
+"""Queries of messages and queues: 12, 29 to 33.
 
 Source: RocketMQ broker/.../QueryMessageProcessor.java, AdminBrokerProcessor.java.
 """
@@ -20,14 +20,14 @@ NOT_FOUND = "can not find message, maybe time range not correct"
 
 
 class QueryProcessor:
-    """Answers from the store alone."""
+    """Answers queries from the store."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._store = context.store
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {
             RequestCode.QUERY_MESSAGE: self.query_messages,
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message,
@@ -64,8 +64,8 @@ class QueryProcessor:
         except StoreError:
             problem = f"can not find message by the offset, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        if (refused := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
-            return refused
+        if (rejected := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
+            return rejected
         give(connection, request, request.response(), [found.record_view])
         return None
 
@@ -97,13 +97,13 @@ class QueryProcessor:
 
 
 def store_time_ms(store: StoreEngine, topic: str, queue_id: int, offset: int) -> int:
-    """When the message at a queue offset was stored, ms since 1970; -1: there is none."""
+    """Return when the message at a queue offset was stored, ms since 1970; -1 without a message."""
     found = store.get(topic, queue_id, offset, max_count=1).messages if offset >= 0 else []
     return found[0].store_timestamp if found else -1
 
 
 def within(limit_bytes: int, records: Sequence[memoryview]) -> Sequence[memoryview]:
-    """The first records that are no longer together than a limit; the first one in any case."""
+    """Return the first records up to a total size, but at least one."""
     sizes = accumulate(map(len, records))
     return records[: max(1, sum(size <= limit_bytes for size in sizes))]
 
@@ -114,6 +114,6 @@ def give(
     response: RemotingCommand,
     records: Sequence[memoryview],
 ) -> None:
-    """Answer with records, which are not copied."""
+    """Send a response with records, which are not copied."""
     if not request.is_oneway:
         connection.send(response, records)

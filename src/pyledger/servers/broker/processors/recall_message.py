@@ -1,4 +1,4 @@
-"""Messages that are taken back before their time: 370.
+"""Recalls of timer messages: 370.
 
 Source: RocketMQ broker/.../RecallMessageProcessor.java.
 """
@@ -26,7 +26,7 @@ class RecallProcessor:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {RequestCode.RECALL_MESSAGE: self.recall}
 
     def recall(self, connection: Connection, request: RemotingCommand) -> Reply:
@@ -53,7 +53,7 @@ class RecallProcessor:
 
 
 def response_of(request: RemotingCommand, handle: RecallHandle, outcome: PutOutcome) -> RemotingCommand:
-    """Return the answer: the id of the message that is recalled."""
+    """Return the response with the id of the recalled message."""
     if outcome.status not in STORED:
         return request.response(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
     return request.response(header=RecallMessageResponseHeader(msg_id=handle.unique_key))

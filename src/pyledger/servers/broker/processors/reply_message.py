@@ -1,4 +1,4 @@
-"""Replies to requests: 324 and 325. A reply is handed to its requester, and stored.
+"""Replies to requests: 324 and 325. A reply is pushed to its requester, and stored.
 
 Source: RocketMQ broker/.../ReplyMessageProcessor.java.
 """
@@ -35,10 +35,10 @@ NOT_STORED = SendMessageResponseHeader(msg_id="0", queue_id=0, queue_offset=0)
 
 
 class ReplyProcessor:
-    """Hands replies over."""
+    """Pushes replies to their requesters."""
 
     def __init__(self, context: BrokerContext, rules: SendRules) -> None:
-        """Take the broker's context, and the rules that a reply has to pass as any send."""
+        """Take the broker's context, and the rules of sends, which apply to replies."""
         self._context = context
         self._rules = rules
         broker_state = context.broker_state
@@ -48,7 +48,7 @@ class ReplyProcessor:
         }
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         codes = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
         return dict.fromkeys(codes, self.reply)
 
@@ -99,7 +99,7 @@ class ReplyProcessor:
     async def _push(
         self, sender: str, header: SendMessageRequestHeader, plan: SendPlan, message: Message
     ) -> Rejection | None:
-        """Hand a reply to who waits for it; None when it has it."""
+        """Push a reply to its requester; return None when the requester has confirmed it."""
         client_id = requester_of(message.properties)
         if isinstance(client_id, Rejection):
             return client_id
@@ -131,7 +131,7 @@ class ReplyProcessor:
         try:
             confirmed = await channel.call(command, PUSH_TIMEOUT_MS)
         except RemotingError as problem:
-            event(log, logging.WARNING, "reply not handed over", client=client_id, problem=problem)
+            event(log, logging.WARNING, "reply not delivered", client=client_id, problem=problem)
             return not_handed_over(client_id, connected=True)
         if confirmed.code != ResponseCode.SUCCESS:
             return not_handed_over(client_id, connected=True)
@@ -139,7 +139,7 @@ class ReplyProcessor:
 
 
 def place_of(plan: SendPlan, outcome: PutOutcome) -> SendMessageResponseHeader:
-    """Where a reply is stored."""
+    """Return the response header with the offsets of a stored reply."""
     if not outcome.places:
         return NOT_STORED
     place = outcome.places[0]

@@ -1,4 +1,4 @@
-"""What a broker may be, and what it does not do then."""
+"""The roles of a broker, and the requests that a slave rejects."""
 
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.ha import SLAVE, HaConfig
@@ -18,23 +18,23 @@ NOT_AT_SLAVES = frozenset(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     }
 )
-"""Requests that put something."""
+"""Requests that store messages or acks."""
 
 
 def check_role(config: BrokerConfig, ha: HaConfig) -> None:
-    """A master has the id 0, a slave has not.
+    """Check that a master has the id 0 and a slave has another.
 
     Raises:
-        ConfigError: it is otherwise.
+        ConfigError: role and id do not fit.
     """
     if (ha.role == SLAVE) != (config.broker_id != 0):
         raise ConfigError(
             "broker_id",
-            f"{config.broker_id} is no id of a {ha.role.replace('_', ' ')}",
-            "a master has brokerId 0, a slave 1 or more; brokerRole says which it is",
+            f"{config.broker_id} is not the id of a {ha.role.replace('_', ' ')}",
+            "a master has brokerId 0, a slave 1 or more; brokerRole is the role",
         )
 
 
 def always() -> bool:
-    """A slave takes nothing that would be put."""
+    """Reject a request: slaves take no puts."""
     return True

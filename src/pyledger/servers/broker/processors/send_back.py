@@ -1,4 +1,4 @@
-"""Messages that a consumer could not use: 36.
+"""Messages that a consumer sends back: 36.
 
 Source: RocketMQ broker/.../AbstractSendMessageProcessor.java (consumerSendMsgBack).
 """
@@ -20,7 +20,7 @@ from pyledger.wire.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 
 class SendBackProcessor:
-    """Stores a message again, for a later try or as a dead letter."""
+    """Stores a message again, in its retry topic or its dead-letter topic."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class SendBackProcessor:
         self._rules = SendBackRules(context.broker_state, tables.topics, tables.groups, context.random_below)
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What it answers, by request code."""
+        """Return its methods by request code."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, connection: Connection, request: RemotingCommand) -> Reply:
@@ -39,24 +39,24 @@ class SendBackProcessor:
     def _send_back(
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
     ) -> Reply:
-        asked = SendBackRequest(
+        wanted = SendBackRequest(
             group=header.group,
             delay_level=header.delay_level,
             max_reconsume_times=header.max_reconsume_times,
             version=request.version,
         )
         now_ms = self._context.now_ms()
-        if (refusal := self._rules.check(asked)) is not None:
-            return request.response(refusal.code, refusal.remark or None)
+        if (rejection := self._rules.check(wanted)) is not None:
+            return request.response(rejection.code, rejection.remark or None)
         try:
             found = self._context.store.message_at(header.offset)
         except StoreError:
             problem = f"look message by offset failed, {header.offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        if (refused := denied(self._context, connection, request, found.topic, "Sub")) is not None:
-            return refused
+        if (rejected := denied(self._context, connection, request, found.topic, "Sub")) is not None:
+            return rejected
         place = self._rules.place(
-            asked,
+            wanted,
             topic=found.topic,
             reconsume_times=found.reconsume_times,
             msg_id=found.msg_id,
@@ -74,7 +74,7 @@ class SendBackProcessor:
 
 
 def response_of(request: RemotingCommand, outcome: PutOutcome) -> RemotingCommand:
-    """Return the answer: all or nothing."""
+    """Return the response: success only if the message is as durable as configured."""
     if outcome.ok:
         return request.response()
     return request.response(ResponseCode.SYSTEM_ERROR, outcome.status)

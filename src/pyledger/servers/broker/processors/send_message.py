@@ -35,15 +35,15 @@ from pyledger.wire.remoting.native_codec import SendBatch, SendRequest
 NO_BODY = "the request has no body"
 TRANSACTIONS = "this broker serves no transactions"
 HalfPut = Callable[[Message], Outcome]
-"""Stores a half message, given as its producer sent it."""
+"""Stores a message as a half message."""
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 class SendProcessor:
-    """Answers sends."""
+    """Stores the messages of sends."""
 
     def __init__(self, context: BrokerContext, put_half: HalfPut | None = None) -> None:
-        """Take the broker's context, and what stores messages that open a transaction."""
+        """Take the broker's context, and the function that stores half messages."""
         self._context = context
         self._put_half = put_half
         tables, broker_state = context.tables, context.broker_state
@@ -62,7 +62,7 @@ class SendProcessor:
         }
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """Return what it answers, by request code."""
+        """Return its methods by request code."""
         return dict.fromkeys(SENDS, self.send)
 
     def answer(
@@ -143,7 +143,7 @@ class SendProcessor:
         unique_key: str | None,
         outcome: PutOutcome,
     ) -> RemotingCommand:
-        """The answer to a send that was put."""
+        """Return the response to a send that was put."""
         code = CODE_OF_PUT[outcome.status]
         if outcome.status not in STORED:
             return self._response(request, code, outcome.problem)
@@ -157,7 +157,7 @@ class SendProcessor:
         return request.response(code, outcome.problem, header, ext_fields=self._fields)
 
     def _recall_handle(self, plan: SendPlan, unique_key: str | None, deliver_ms: int | None) -> str | None:
-        """Return what a timer message can be recalled with."""
+        """Return the handle for a recall of a timer message."""
         if deliver_ms is None or unique_key is None:
             return None
         broker_name = self._context.broker_state.broker_name
@@ -168,11 +168,11 @@ class SendProcessor:
 
 
 def received_properties(text: str) -> dict[str, str] | Rejection:
-    """Return the properties of a message as a client sends them, without those that only the broker sets."""
+    """Return the properties that a client sent, without those that only the broker sets."""
     try:
         properties = decode_properties(text.encode())
     except UnicodeEncodeError as error:
-        return Rejection(ResponseCode.MESSAGE_ILLEGAL, f"the properties are no valid Unicode: {error.reason}")
+        return Rejection(ResponseCode.MESSAGE_ILLEGAL, f"properties are not valid Unicode: {error.reason}")
     drop_internal(properties)
     return properties
 

@@ -1,1 +1,1 @@
-"""Requests of operators."""
+"""Processors of administrative requests."""

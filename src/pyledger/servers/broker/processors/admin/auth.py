@@ -1,6 +1,6 @@
-"""Users and policies, as an operator sees and changes them: 3001 to 3010.
+"""Administration of users and policies: 3001 to 3010.
 
-Differs: only super users are told passwords.
+Differs: passwords are sent to super users only.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
@@ -27,13 +27,13 @@ Change = Callable[[PolicyRules], PolicyRules | Objection]
 
 
 class AuthProcessor:
-    """Shows and changes who may do what."""
+    """Lists and changes users and policies."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._rules: WatchedRules | None = context.access_rules
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What may be asked, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.AUTH_GET_USER: self.get_user,
             RequestCode.AUTH_LIST_USER: self.list_users,
@@ -42,7 +42,7 @@ class AuthProcessor:
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {
             RequestCode.AUTH_CREATE_USER: self.create_user,
             RequestCode.AUTH_UPDATE_USER: self.update_user,
@@ -57,7 +57,7 @@ class AuthProcessor:
     def create_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3001."""
         name = request.header(headers.UserRequestHeader).username or ""
-        requester, document = self._asker(request), body_of(request)
+        requester, document = self._requester(request), body_of(request)
         return self._change(
             request, lambda rules: admin_changes.create_user(rules, requester, name, document)
         )
@@ -65,7 +65,7 @@ class AuthProcessor:
     def update_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3002."""
         name = request.header(headers.UserRequestHeader).username or ""
-        requester, document = self._asker(request), body_of(request)
+        requester, document = self._requester(request), body_of(request)
         return self._change(
             request, lambda rules: admin_changes.update_user(rules, requester, name, document)
         )
@@ -73,11 +73,11 @@ class AuthProcessor:
     def delete_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3003."""
         name = request.header(headers.UserRequestHeader).username or ""
-        requester = self._asker(request)
+        requester = self._requester(request)
         return self._change(request, lambda rules: admin_changes.delete_user(rules, requester, name))
 
     def put_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3006, 3007: which do the same."""
+        """3006 and 3007, which do the same."""
         subject, document = request.header(headers.AclRequestHeader).subject or "", body_of(request)
         return self._change(request, lambda rules: admin_changes.put_acl(rules, subject, document))
 
@@ -94,41 +94,41 @@ class AuthProcessor:
 
     @staticmethod
     async def _changed(rules: WatchedRules, request: RemotingCommand, change: Change) -> RemotingCommand:
-        refusal = await rules.change(change)
-        return request.response() if refusal is None else refused(request, refusal)
+        rejection = await rules.change(change)
+        return request.response() if rejection is None else response_of(request, rejection)
 
-    # --- questions
+    # --- queries
 
     def get_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3004: no body where there is none."""
+        """3004: an empty body for an unknown user."""
         name = request.header(headers.UserRequestHeader).username or ""
         if not name.strip():
             return request.response(ResponseCode.INVALID_PARAMETER, "The username is blank")
         rules = self._policies()
         if isinstance(rules, Objection):
-            return refused(request, rules)
-        found = admin_changes.user_documents(rules, self._asker(request), name)
+            return response_of(request, rules)
+        found = admin_changes.user_documents(rules, self._requester(request), name)
         return answered(request, next((one for one in found if one["username"] == name), None))
 
     def list_users(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3005."""
         rules, part = self._policies(), request.header(headers.ListUsersRequestHeader).filter or ""
         if isinstance(rules, Objection):
-            return refused(request, rules)
-        return answered(request, admin_changes.user_documents(rules, self._asker(request), part))
+            return response_of(request, rules)
+        return answered(request, admin_changes.user_documents(rules, self._requester(request), part))
 
     def get_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3009: no body where there is none."""
+        """3009: an empty body for an unknown subject."""
         rules = self._policies()
         subject = request.header(headers.AclRequestHeader).subject or ""
         found = rules if isinstance(rules, Objection) else admin_changes.find_acl(rules, subject)
-        return refused(request, found) if isinstance(found, Objection) else answered(request, found)
+        return response_of(request, found) if isinstance(found, Objection) else answered(request, found)
 
     def list_acls(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """3010."""
         rules, header = self._policies(), request.header(headers.ListAclsRequestHeader)
         if isinstance(rules, Objection):
-            return refused(request, rules)
+            return response_of(request, rules)
         parts = header.subject_filter or "", header.resource_filter or ""
         return answered(request, admin_changes.acl_documents(rules, *parts))
 
@@ -137,23 +137,23 @@ class AuthProcessor:
             return Objection(ResponseCode.NO_PERMISSION, NO_RULES)
         return self._rules.policies()
 
-    def _asker(self, request: RemotingCommand) -> User:
+    def _requester(self, request: RemotingCommand) -> User:
         """Return the user that signed the request; the signature is already checked."""
         found = self._rules.user(request.ext_fields.get(ACCESS_KEY, "")) if self._rules else None
         return found or NOBODY
 
 
 def body_of(request: RemotingCommand) -> Mapping[str, Any]:
-    """The object in a body; empty where it is none."""
+    """Return the JSON object in a body; empty where it has none."""
     found = fastjson.parse(str(request.body, "utf-8", "replace")) if request.body else {}
     return found if isinstance(found, dict) else {}
 
 
 def answered(request: RemotingCommand, found: object) -> RemotingCommand:
-    """An answer with what was found; without a body where that is nothing, as upstream."""
+    """Return a response with a document; without a body for an empty one, as upstream."""
     return request.response(body=fastjson.compact(found).encode() if found else b"")
 
 
-def refused(request: RemotingCommand, refusal: Objection) -> RemotingCommand:
-    """An answer that says why not."""
-    return request.response(refusal.code, refusal.remark)
+def response_of(request: RemotingCommand, rejection: Objection) -> RemotingCommand:
+    """Return the response to a request that is rejected."""
+    return request.response(rejection.code, rejection.remark)

@@ -1,7 +1,7 @@
 """Settings of the running broker: 25, 26.
 
-Differs: only the settings below can be changed, whatever the black list says, and a change is not kept in a
-file. Paths are shown to nobody unless the broker can be administered.
+Differs: only the settings below can be changed, without regard to upstream's black list, and a change is not
+written to a file. Paths are listed only if `admin_enabled` is set.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java (updateBrokerConfig, getBrokerConfig).
 """
@@ -40,7 +40,7 @@ CHANGEABLE = frozenset(
         "trace",
     }
 )
-"""Our names of the settings that may change while the broker runs."""
+"""Settings that may change while the broker runs, by our names."""
 
 
 ROLE, BROKER_ID = "brokerRole", "brokerId"
@@ -48,17 +48,17 @@ ROLE_OF_WORD = {word: role for role, word in ROLES.items() if role != SINGLE}
 
 
 class SettingsProcessor:
-    """Shows and changes settings."""
+    """Lists and changes settings."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {RequestCode.GET_BROKER_CONFIG: self.get}
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {RequestCode.UPDATE_BROKER_CONFIG: self.update}
 
     def get(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -92,7 +92,7 @@ class SettingsProcessor:
         return self._context.stored(partial(self._update, request, wanted))
 
     def _change_role(self, request: RemotingCommand, wanted: Mapping[str, str]) -> RemotingCommand:
-        """Become a master or a slave: the answer says that it will, 907 whether it has."""
+        """Start a change of role; 907 reports when the broker has its new role."""
         change = self._context.change_role()
         role = ROLE_OF_WORD.get(wanted[ROLE])
         number = wanted.get(BROKER_ID, "0")
@@ -113,7 +113,7 @@ class SettingsProcessor:
         return request.response()
 
     def _changeable(self) -> set[str]:
-        """Upstream's names of what may change."""
+        """Return upstream's names of the settings that may change."""
         context = self._context.config, self._context.delivery
         return {
             one.upstream

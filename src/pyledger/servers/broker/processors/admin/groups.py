@@ -1,4 +1,4 @@
-"""Consumer and producer groups, as an operator sees and changes them: 200 to 208, 225, 300, 343, 352.
+"""Administration of consumer and producer groups: 200 to 208, 225, 300, 343, 352.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
@@ -37,7 +37,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class GroupProcessor:
-    """Shows and changes the table of groups, and shows who is in them."""
+    """Lists and changes groups, and lists their members and offsets."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class GroupProcessor:
         self._large = LargeAnswers(lambda: context.tables.groups.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_one,
@@ -59,7 +59,7 @@ class GroupProcessor:
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
@@ -82,9 +82,9 @@ class GroupProcessor:
 
     def _update(self, request: RemotingCommand, wanted: Sequence[SubscriptionGroup]) -> Reply:
         for group in wanted:
-            refusal = self._tables.groups.update(group, self._context.now_ms())
-            if refusal is not None:
-                return request.response(refusal.code, refusal.remark)
+            rejection = self._tables.groups.update(group, self._context.now_ms())
+            if rejection is not None:
+                return request.response(rejection.code, rejection.remark)
         return request.response()
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -95,14 +95,14 @@ class GroupProcessor:
     def _delete(
         self, request: RemotingCommand, header: headers.DeleteSubscriptionGroupRequestHeader
     ) -> Reply:
-        refusal = self._tables.groups.delete(header.group_name, self._context.now_ms())
-        if refusal is not None:
-            return request.response(refusal.code, refusal.remark)
+        rejection = self._tables.groups.delete(header.group_name, self._context.now_ms())
+        if rejection is not None:
+            return request.response(rejection.code, rejection.remark)
         if header.clean_offset:
             self._tables.offsets.delete_group(header.group_name)
         return request.response()
 
-    # --- questions about the table
+    # --- queries of the table
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """201: all groups, or a page of them."""
@@ -111,8 +111,8 @@ class GroupProcessor:
     async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
         header = request.header(headers.GetAllSubscriptionGroupRequestHeader)
         table, answer, page = self._tables.groups, None, None
-        asked = (header.group_seq, header.max_group_num, header.data_version)
-        if any(one is not None for one in asked):
+        page_fields = (header.group_seq, header.max_group_num, header.data_version)
+        if any(one is not None for one in page_fields):
             answer = headers.GetAllSubscriptionGroupResponseHeader(total_group_num=len(table.groups))
             start = page_start(header.group_seq, header.data_version, table.version)
             page = start, page_length(header.max_group_num)
@@ -131,7 +131,7 @@ class GroupProcessor:
         return asyncio.to_thread(body.encode)
 
     def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """352; asking for a group creates it where groups are created by their first use."""
+        """352; creates the group where groups are created by their first use."""
         name = request.header(headers.GetSubscriptionGroupConfigRequestHeader).group
         return self._context.stored(partial(self._get_one, request, name))
 
@@ -143,7 +143,7 @@ class GroupProcessor:
         self._tables.groups.keep(group, self._context.now_ms())
         return request.response(body=encode_body(group.document()))
 
-    # --- questions about members
+    # --- queries of members
 
     def get_consumers(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """203."""
@@ -154,7 +154,7 @@ class GroupProcessor:
             return request.response(ResponseCode.CONSUMER_NOT_ONLINE, problem)
         body = membership.ConsumerConnection(
             connection_set=described(group.members.values()),
-            subscription_table={topic: told(one) for topic, one in group.subscriptions.items()},
+            subscription_table={topic: subscription_of(one) for topic, one in group.subscriptions.items()},
             consume_type=member_of(ConsumeType, group.state.consume_type),
             message_model=member_of(MessageModel, group.state.message_model),
             consume_from_where=member_of(ConsumeFromWhere, group.state.consume_from_where),
@@ -203,7 +203,7 @@ class GroupProcessor:
         return request.response(body=TopicList(topic_list=topics, broker_addr=self._context.address).encode())
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """208: how far is a group, for one topic, for some, or for all that it has offsets for."""
+        """208: the offsets and lag of a group, for some topics or for all that it has offsets of."""
         header = request.header(headers.GetConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [one for one in (header.topic or header.topic_list or "").split(";") if one]
@@ -213,7 +213,7 @@ class GroupProcessor:
         return request.response(body=body.encode())
 
     def get_all_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """317: all groups that ever consumed, or those alone that consume a topic in order."""
+        """317: all groups with offsets, or only those that consume in order."""
         only_ordered = request.header(headers.GetConsumeStatsInBrokerHeader).is_order
         found = []
         waiting = in_flight = 0
@@ -235,7 +235,7 @@ class GroupProcessor:
         return request.response(body=body.encode())
 
     def _stats(self, group: str, name: str) -> ConsumeStats:
-        """How far a group is in a topic; nothing where its members do not subscribe to it any more."""
+        """Return the offsets of a group in a topic; none where its members no longer subscribe."""
         topic = self._tables.topics.find(name)
         online = self._tables.consumers.groups.get(group)
         if topic is None or (online is not None and name not in online.subscriptions):
@@ -259,7 +259,7 @@ class GroupProcessor:
 
 
 def described(members: Iterable[Client]) -> tuple[membership.Connection, ...]:
-    """Clients as they are told."""
+    """Return clients in the form of the protocol."""
     return tuple(
         membership.Connection(
             client_id=one.client_id,
@@ -272,17 +272,17 @@ def described(members: Iterable[Client]) -> tuple[membership.Connection, ...]:
 
 
 def address_of(one: Client) -> str | None:
-    """`ip:port` of a client."""
+    """Return `ip:port` of a client."""
     return one.channel.remote_address if isinstance(one.channel, Connection) else None
 
 
 def language_of(one: Client) -> str:
-    """What a client is written in; tools want a name also for a language that has no number."""
+    """Return the language of a client; `OTHER` where its number is unknown, as tools require a name."""
     return LanguageCode(LanguageCode.OTHER if one.language is None else one.language).name
 
 
-def told(rule: Rule) -> Subscription:
-    """A subscription as it travels."""
+def subscription_of(rule: Rule) -> Subscription:
+    """Return a subscription in the form of the protocol."""
     return Subscription(
         topic=rule.topic,
         sub_string=rule.expression,
@@ -294,5 +294,5 @@ def told(rule: Rule) -> Subscription:
 
 
 def member_of(kind: type[E], text: str) -> E | None:
-    """The member of an enumeration that a text names."""
+    """Return the member of an enumeration with a value; None for an unknown one."""
     return next((one for one in kind if one.value == text), None)

@@ -1,4 +1,4 @@
-"""What a broker looks up in its store or asks a client for: 307, 309, 321.
+"""Inspection of consume queues and of clients: 307, 309, 321.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java, Broker2Client.java.
 """
@@ -11,7 +11,7 @@ from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.remoting.connection import Connection
 from pyledger.servers.broker.auth.admin_gate import denied
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
-from pyledger.servers.broker.processors.admin.groups import told
+from pyledger.servers.broker.processors.admin.groups import subscription_of
 from pyledger.store.queues.get_result import GetStatus
 from pyledger.wire.record.message_id import decode_message_id
 from pyledger.wire.remoting.bodies.offsets import QueueUnit, QueueUnits
@@ -27,20 +27,20 @@ CLIENT_TIMEOUT_MS = 10_000
 
 
 class InspectionProcessor:
-    """Looks into queues and clients."""
+    """Lists units of queues, and forwards requests to clients."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.QUERY_CONSUME_QUEUE: self.query_queue,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.get_running,
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator does, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume}
 
     def query_queue(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -76,7 +76,7 @@ class InspectionProcessor:
             problem = f"Index {header.index} of {queue_id}@{topic} is not exist!"
             return request.response(ResponseCode.SYSTEM_ERROR, problem)
         body = QueueUnits(
-            subscription_data=None if wanted is None else told(wanted),
+            subscription_data=None if wanted is None else subscription_of(wanted),
             filter_data=note,
             queue_data=tuple(units),
             max_queue_index=held.max_offset,
@@ -85,35 +85,35 @@ class InspectionProcessor:
         return request.response(body=body.encode())
 
     def get_running(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """307: the client answers."""
+        """307: forwarded to the client."""
         header = request.header(GetConsumerRunningInfoRequestHeader)
-        return self._ask(request, header.consumer_group, header.client_id, b"")
+        return self._forward(request, header.consumer_group, header.client_id, b"")
 
     def consume(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """309: the client consumes one message of the log, and answers how it went."""
+        """309: the client consumes one message of the log and reports the result."""
         header = request.header(ConsumeMessageDirectlyResultRequestHeader)
         try:
             offset = decode_message_id(header.msg_id or "").physical_offset
             found = self._context.store.message_at(offset)
         except (MalformedMessageIdError, StoreError) as problem:
             return request.response(ResponseCode.SYSTEM_ERROR, str(problem))
-        if (refused := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
-            return refused
-        return self._ask(request, header.consumer_group, header.client_id or "", bytes(found.record_view))
+        if (rejected := denied(self._context, connection, request, found.topic, "Sub", "Get")) is not None:
+            return rejected
+        return self._forward(request, header.consumer_group, header.client_id or "", bytes(found.record_view))
 
-    def _ask(self, request: RemotingCommand, group: str, client_id: str, body: bytes) -> Reply:
+    def _forward(self, request: RemotingCommand, group: str, client_id: str, body: bytes) -> Reply:
         for member in self._context.tables.consumers.members(group):
             if member.client_id == client_id and isinstance(member.channel, Connection):
-                asked = RemotingCommand.request(request.code, body=body, ext_fields=request.ext_fields)
-                return asyncio.ensure_future(forward(request, member.channel, asked))
+                command = RemotingCommand.request(request.code, body=body, ext_fields=request.ext_fields)
+                return asyncio.ensure_future(forward(request, member.channel, command))
         problem = f"The Consumer <{group}> <{client_id}> not online"
         return request.response(ResponseCode.SYSTEM_ERROR, problem)
 
 
-async def forward(request: RemotingCommand, client: Connection, asked: RemotingCommand) -> RemotingCommand:
-    """Ask a client, and answer what it answers."""
+async def forward(request: RemotingCommand, client: Connection, command: RemotingCommand) -> RemotingCommand:
+    """Send a command to a client, and return its response as the response to a request."""
     try:
-        answer = await client.call(asked, CLIENT_TIMEOUT_MS)
+        answer = await client.call(command, CLIENT_TIMEOUT_MS)
     except RemotingTimeoutError as problem:
         return request.response(ResponseCode.CONSUME_MSG_TIMEOUT, str(problem))
     except RemotingError as problem:

@@ -1,6 +1,7 @@
-"""Offsets of groups, as an operator sees and moves them: 43, 45, 222, 308, 314.
+"""Administration of consumer offsets: 43, 45, 222, 308, 314.
 
-A reset is kept here until the group's next pull of the queue is told; upstream's `useServerSideResetOffset`.
+A reset is kept in the broker until the group's next pull of the queue gets it, as with upstream's
+`useServerSideResetOffset`.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
@@ -30,7 +31,7 @@ from pyledger.wire.remoting.headers.query import QueryCorrectionOffsetRequestHea
 
 
 class ResetProcessor:
-    """Shows and moves offsets."""
+    """Lists and changes offsets."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -40,7 +41,7 @@ class ResetProcessor:
         )
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
             RequestCode.GET_ALL_DELAY_OFFSET: self.get_delays,
@@ -48,7 +49,7 @@ class ResetProcessor:
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
@@ -84,11 +85,11 @@ class ResetProcessor:
         return request.response(body=CorrectionOffsets(correction_offsets=found).encode())
 
     def clone(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """314: topics that the source's members do not subscribe to any more are left out."""
+        """314: without the topics that the source's members do not subscribe to any more."""
         header = request.header(CloneGroupOffsetRequestHeader)
         if header.dest_group in INTERNAL_GROUPS:
-            refusal = internal_group(header.dest_group)
-            return request.response(refusal.code, refusal.remark)
+            rejection = internal_group(header.dest_group)
+            return request.response(rejection.code, rejection.remark)
         online = None if header.offline else self._context.tables.consumers.groups.get(header.src_group)
         topics = [header.topic] if header.topic else self._offsets.topics_of_group(header.src_group)
         for topic in topics:
@@ -132,14 +133,14 @@ class ResetProcessor:
         return MessageQueue(topic, self._context.config.name, queue_id)
 
     def _offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Queue offset of the first message stored at a time or later; of the end for a negative time."""
+        """Return the offset of the first message stored at a time or later; the end for a negative time."""
         if time_ms < 0:
             return self._context.store.queue_range(topic, queue_id).max_offset
         return self._context.store.offset_by_time(topic, queue_id, time_ms)
 
 
 def encoded_offsets(offsets: Offsets, version: DataVersion) -> bytes:
-    """The answer to 43."""
+    """Return the body of the response to 43."""
     topics: dict[str, list[str]] = {}
     for topic, group in offsets:
         topics.setdefault(group, []).append(topic)

@@ -1,4 +1,4 @@
-"""What slaves ask their masters, beside tables: 60, 61; how far both are: 907.
+"""Progress of timer messages for slaves: 60, 61; state of the replication: 907.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java (getBrokerHaStatus,
 getTimerCheckPoint, getTimerMetrics).
@@ -16,13 +16,13 @@ from pyledger.wire.remoting.command import RemotingCommand
 
 
 class ReplicationProcessor:
-    """Shows how far slaves are."""
+    """Reports the progress of replication."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.GET_BROKER_HA_STATUS: self.get_status,
             RequestCode.GET_TIMER_CHECK_POINT: self.get_timers,
@@ -30,7 +30,7 @@ class ReplicationProcessor:
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """Nothing."""
+        """Return no methods."""
         return {}
 
     def get_status(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -38,9 +38,9 @@ class ReplicationProcessor:
         return request.response(body=self._context.replication.status().encode())
 
     def get_timers(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """60: where delivery of timer messages stands."""
+        """60: the progress of the delivery of timer messages."""
         timers = self._context.tables.timers
-        # While not all is read that was known before, nothing is delivered either.
+        # Nothing is delivered until all messages from before the start are read.
         progress = timers.progress if timers.complete or timers.adopted else timers.start
         now_ms, step = self._context.clock.now_ms(), timers.precision_ms
         version = DataVersion(timers.change_count, timestamp_ms=self._context.started_ms)
@@ -48,7 +48,7 @@ class ReplicationProcessor:
         return request.response(body=body.encode())
 
     def get_timer_counts(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """61: how many timer messages wait, by topic."""
+        """61: the number of waiting timer messages by topic."""
         timers, now_ms = self._context.tables.timers, self._context.now_ms()
         counts = {
             topic: TimerCount(count=count, time_stamp=now_ms)

@@ -1,7 +1,7 @@
-"""What the broker does and counts, and cleaning it: 27, 28, 306, 315, 316, 329.
+"""Runtime info, statistics and retention: 27, 28, 306, 315, 316, 329.
 
-Differs: 27, 306, 316 and 329 are one thing here, a round of cleaning: queue files go with the log files that
-they name. Topics that nobody uses stay.
+Differs: 27, 306, 316 and 329 all apply retention: queue files are deleted together with the log files that
+they refer to. Unused topics are kept.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java (prepareRuntimeInfo); store/.../StoreStatsService.java,
 DefaultMessageStore.java (getRuntimeInfo).
@@ -30,28 +30,28 @@ RATES = {
     "getMissTps": "missed",
     "getTotalTps": "pulls",
     "getTransferredTps": "given",
-    # The same word as tools before 5.0 spell it; they fail without it.
+    # Spelling of tools before 5.0, which fail without it.
     "getTransferedTps": "given",
 }
 QUEUES = ("send", "pull", "litePull", "query", "ack", "heartbeat", "admin")
-"""Upstream's thread pools. Here requests wait in no queue of their own."""
+"""Upstream's thread pools. Here no request waits in a queue of a pool."""
 
 
 class RuntimeProcessor:
-    """Shows what the broker does, and cleans its store."""
+    """Reports the state of the broker, and deletes expired files."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.get_runtime,
             RequestCode.VIEW_BROKER_STATS_DATA: self.get_stats,
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator does, by request code."""
+        """Return the methods that change the broker, by request code."""
         return dict.fromkeys(
             (
                 RequestCode.TRIGGER_DELETE_FILES,
@@ -91,7 +91,7 @@ class RuntimeProcessor:
 
 
 def runtime_table(context: BrokerContext, disk: DiskSpace) -> dict[str, str]:
-    """What the broker does, by upstream's words; `disk` is the store's file system."""
+    """Return the state of the broker by upstream's names; `disk` is the store's file system."""
     counts, store = context.counts, context.store
     facts = store.statistics()
     now_ms = context.clock.now_ms()
@@ -131,7 +131,7 @@ def runtime_table(context: BrokerContext, disk: DiskSpace) -> dict[str, str]:
         "EndTransactionQueueSize": 0,
         "EndTransactionThreadPoolQueueCapacity": 0,
     }
-    # Whole percents, as cleaning counts them.
+    # Whole percents, as retention counts them.
     ratio = disk.used_percent / 100 if disk.used_percent >= 0 else -1.0
     table |= dict.fromkeys(("commitLogDiskRatio", "consumeQueueDiskRatio"), ratio)
     for queue in QUEUES:
@@ -148,30 +148,30 @@ def runtime_table(context: BrokerContext, disk: DiskSpace) -> dict[str, str]:
 
 
 def item_of(span: SpanCount) -> StatsItem:
-    """A statistic as it travels."""
+    """Return a statistic in the form of the protocol."""
     return StatsItem(sum=span.total, tps=span.per_second, avgpt=span.per_call)
 
 
 def earliest_ms(messages: Iterable[StoredMessage] | None) -> int:
-    """When the first message of the log was stored, ms since 1970; -1 for an empty log."""
+    """Return when the first message of the log was stored, ms since 1970; -1 for an empty log."""
     first = next(iter(messages), None) if messages is not None else None
     return -1 if first is None else first.store_timestamp
 
 
 def java_text(value: object) -> str:
-    """A value as Java writes it."""
+    """Return a value as Java writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def duration_text(duration_ms: int) -> str:
-    """A duration (ms) for people."""
+    """Format a duration (ms) for people."""
     seconds = duration_ms // 1000
     days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
 
 
 def size_text(size_bytes: float) -> str:
-    """A size (bytes) for people."""
+    """Format a size (bytes) for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024:
             return f"{size_bytes:.4g} {unit}"

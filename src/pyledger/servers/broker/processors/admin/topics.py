@@ -1,7 +1,7 @@
-"""Topics, as an operator sees and changes them: 17, 18, 21, 202, 215, 305, 351.
+"""Administration of topics: 17, 18, 21, 202, 215, 305, 351.
 
-Differs: a deleted topic's messages stay until the log gives them up, and its queue offsets go on where they
-were if it is made again; upstream begins again at 0 and so gives an offset out twice.
+Differs: a deleted topic's messages stay until retention deletes them, and its queue offsets continue if the
+topic is created again; upstream starts again at 0 and so uses an offset twice.
 
 Source: RocketMQ broker/.../AdminBrokerProcessor.java.
 """
@@ -33,7 +33,7 @@ PAGE_TOPICS_MAX = 2000
 
 
 class TopicProcessor:
-    """Shows and changes the table of topics."""
+    """Lists and changes topics."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class TopicProcessor:
         self._large = LargeAnswers(lambda: context.tables.topics.version)
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """What anybody may ask, by request code."""
+        """Return the methods that read, by request code."""
         return {
             RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all,
             RequestCode.GET_TOPIC_CONFIG: self.get_one,
@@ -50,7 +50,7 @@ class TopicProcessor:
         }
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes, by request code."""
+        """Return the methods that change the broker, by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
@@ -79,7 +79,7 @@ class TopicProcessor:
         return self._context.stored(partial(self._update, request, (wanted,)))
 
     def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """18: nothing happens when one of them is as it was, as upstream."""
+        """18: changes nothing when one of the topics is unchanged, as upstream."""
         wanted = request.body_as(TopicConfigList).topic_config_list
         if any(self._topics.find(topic.name) == topic for topic in wanted):
             return request.response()
@@ -87,9 +87,9 @@ class TopicProcessor:
 
     def _update(self, request: RemotingCommand, wanted: Sequence[TopicConfig]) -> Reply:
         for topic in wanted:
-            refusal = self._topics.update(topic, self._context.now_ms())
-            if refusal is not None:
-                return request.response(refusal.code, refusal.remark)
+            rejection = self._topics.update(topic, self._context.now_ms())
+            if rejection is not None:
+                return request.response(rejection.code, rejection.remark)
         return request.response()
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
@@ -100,9 +100,9 @@ class TopicProcessor:
     def _delete(self, request: RemotingCommand, topic: str) -> Reply:
         offsets = self._context.tables.offsets
         groups = offsets.groups_of_topic(topic)
-        refusal = self._topics.delete(topic, self._context.now_ms())
-        if isinstance(refusal, Rejection):
-            return request.response(refusal.code, refusal.remark)
+        rejection = self._topics.delete(topic, self._context.now_ms())
+        if isinstance(rejection, Rejection):
+            return request.response(rejection.code, rejection.remark)
         offsets.delete_topic(topic)
         for group in groups:
             for joined in ("_", "+"):
@@ -111,7 +111,7 @@ class TopicProcessor:
                 offsets.delete_topic(retry)
         return request.response()
 
-    # --- questions
+    # --- queries
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """21: all topics, or a page of them."""
@@ -120,9 +120,9 @@ class TopicProcessor:
     async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
         header = request.header(headers.GetAllTopicConfigRequestHeader)
         topics = self._topics.topics
-        asked = (header.topic_seq, header.max_topic_num, header.data_version)
+        page_fields = (header.topic_seq, header.max_topic_num, header.data_version)
         answer, page = None, None
-        if any(one is not None for one in asked):
+        if any(one is not None for one in page_fields):
             answer = headers.GetAllTopicConfigResponseHeader(total_topic_num=len(topics))
             start = page_start(header.topic_seq, header.data_version, self._topics.version)
             page = start, page_length(header.max_topic_num)
@@ -172,15 +172,13 @@ class TopicProcessor:
         return request.response(body=TopicList(topic_list=found).encode())
 
 
-def page_start(asked: int | None, version_text: str | None, version: DataVersion) -> int:
-    """Where a page begins: at 0 when the table is not the one that the caller began to read."""
-    if version_text:
-        said = DataVersion.parse(fastjson.parse(version_text))
-        if said != version:
-            return 0
-    return max(0, asked or 0)
+def page_start(start: int | None, version_text: str | None, version: DataVersion) -> int:
+    """Return the start of a page: 0 when the table has changed since the caller's first page."""
+    if version_text and DataVersion.parse(fastjson.parse(version_text)) != version:
+        return 0
+    return max(0, start or 0)
 
 
-def page_length(asked: int | None) -> int:
-    """Entries of a page."""
-    return PAGE_TOPICS_MAX if asked is None else max(0, min(asked, PAGE_TOPICS_MAX))
+def page_length(length: int | None) -> int:
+    """Return the number of entries of a page."""
+    return PAGE_TOPICS_MAX if length is None else max(0, min(length, PAGE_TOPICS_MAX))
