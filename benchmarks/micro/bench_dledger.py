@@ -45,7 +45,7 @@ class Leader:
     def append(self) -> None:
         """Each entry is a request of its own."""
         for token in range(ENTRIES):
-            self.node._append(token, self.request)
+            self.node._append((token,), self.request, (self.request.body,))
 
     def take(self) -> tuple[list[Call], list[Appended]]:
         """What is to be sent, and what is committed; the disk is done at once."""

@@ -4,12 +4,12 @@ Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker).
 """
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from pyledger.model.quorum import quorum_index
 from pyledger.protocol.dledger.member_state import MemberState
 from pyledger.protocol.dledger.messages import NO_INDEX, NO_TERM, AppendEntryResponse
-from pyledger.protocol.dledger.ready import Appended
+from pyledger.protocol.dledger.ready import Appended, Tokens
 from pyledger.protocol.dledger.response_codes import ResponseCode
 
 
@@ -97,15 +97,11 @@ class QuorumAckChecker:
             outbox.appended.append(one)
 
     @property
-    def room(self) -> int:
-        """How many more appends may wait."""
+    def free_count(self) -> int:
+        """How many more requests may wait."""
         return self.config.max_pending_requests_num + 1 - self.waiting_count
 
-    def is_full(self) -> bool:
-        """Do too many appends wait?"""
-        return self.room <= 0
-
-    def wait(self, tokens: Sequence[Hashable], positions: Sequence[int], now_ms: int) -> None:
+    def wait(self, tokens: Tokens, positions: Sequence[int], now_ms: int) -> None:
         """Answer requests when the last entries of the log, which these positions are of, are committed."""
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
         last_index = self.state.storage.end_index

@@ -161,9 +161,9 @@ class Transfer:
         if state.is_leader and self.config.preferred_leader_ids:
             self._check_preferred(now_ms)
         if state.is_leader and state.storage.disk_full:
-            self.make_way(now_ms)
+            self._make_way(now_ms)
 
-    def make_way(self, now_ms: int) -> None:
+    def _make_way(self, now_ms: int) -> None:
         """This leader has no room for entries: let another one lead, if one is there."""
         state = self.state
         if state.transferee is not None or (self.makes_way_ms is not None and now_ms < self.makes_way_ms):

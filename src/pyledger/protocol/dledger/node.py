@@ -58,6 +58,7 @@ from pyledger.protocol.dledger.ready import (
     Ready,
     Received,
     Role,
+    Tokens,
     is_replication,
 )
 from pyledger.protocol.dledger.response_codes import ResponseCode
@@ -116,6 +117,8 @@ class DLedgerNode:
         self.config = config or DLedgerConfig()
         self.now_ms = now_ms
         self.storage = storage
+        self.append_request = AppendEntryRequest(group=group, remote_id=self_id)
+        """What the requests of `Appends` have in common."""
         self.outbox = Outbox(storage.end_index, flush_before_ack=self.config.flush_before_ack)
         self.state = MemberState(
             group, self_id, peers, storage, self.outbox, random, self.config, saved, incarnation
@@ -171,7 +174,7 @@ class DLedgerNode:
             case Answered(call_id, response):
                 self.calls.answered(call_id, response, self.now_ms)
             case Appends(tokens, bodies):
-                self._append_each(tokens, bodies)
+                self._append(tokens, self.append_request, bodies)
             case CallFailed(call_id):
                 self.calls.answered(call_id, None, self.now_ms)
             case Grown():
@@ -270,16 +273,17 @@ class DLedgerNode:
     def _receive(self, token: Hashable, request: Request) -> None:
         state, now_ms = self.state, self.now_ms
         if request.remote_id != state.self_id:
-            self._refuse(token, request, ResponseCode.UNKNOWN_MEMBER)
+            self._reject(token, request, ResponseCode.UNKNOWN_MEMBER)
             return
         if request.group != state.group:
-            self._refuse(token, request, ResponseCode.UNKNOWN_GROUP)
+            self._reject(token, request, ResponseCode.UNKNOWN_GROUP)
             return
         match request:
             case PushEntryRequest():
                 self.handler.handle(token, request, now_ms)
             case AppendEntryRequest():
-                self._append(token, request)
+                bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
+                self._append((token,), request, bodies)
             case HeartBeatRequest():
                 self.heartbeats.handle(token, request, now_ms)
             case VoteRequest():
@@ -313,7 +317,7 @@ class DLedgerNode:
             storage.disk_full,
         )
 
-    def _refuse(self, token: Hashable, request: Request, code: ResponseCode) -> None:
+    def _reject(self, token: Hashable, request: Request, code: ResponseCode) -> None:
         state = self.state
         leader = request.leader_id if isinstance(request, VoteRequest) else state.leader_id
         response = RESPONSES[type(request)](
@@ -326,66 +330,56 @@ class DLedgerNode:
         )
         self.outbox.reply(token, response)
 
-    def _append(self, token: Hashable, request: AppendEntryRequest) -> None:
-        code = self._check_append(request)
-        if code is not None:
-            self._refuse(token, request, code)
-            return
-        bodies = (request.body,) if request.batch_msgs is None else request.batch_msgs
+    def _append(self, tokens: Tokens, request: AppendEntryRequest, bodies: Sequence[bytes]) -> None:
+        """Append the bodies of one request, or those of several requests with one body each.
+
+        If not all of several requests can be served, each is tried by itself.
+        """
+        code = self._check_append(len(tokens), bodies)
         try:
-            positions = self.storage.append_bodies(self.state.term, bodies)
+            if code is None:
+                positions = self.storage.append_bodies(self.state.term, bodies)
+                self.checker.wait(tokens, positions, self.now_ms)
+                self.outbox.wrote_log(self.storage.end_index)
+                return
         except StoreFullError:
-            self._refuse(token, request, ResponseCode.DISK_FULL)
-            self.transfer.make_way(self.now_ms)
+            code = ResponseCode.DISK_FULL
         except RecordTooLargeError as error:
             self.outbox.alarm(str(error))
-            self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
+            code = ResponseCode.UNEXPECTED_ARGUMENT
+        if len(tokens) == 1:
+            (token,) = tokens
+            self._reject(token, request, code)
         else:
-            self.checker.wait((token,), positions, self.now_ms)
-            self.outbox.wrote_log(self.storage.end_index)
+            for token, body in zip(tokens, bodies, strict=True):
+                self._append((token,), request, (body,))
 
-    def _append_each(self, tokens: Sequence[Hashable], bodies: Sequence[bytes]) -> None:
-        """Take appends of one entry each, which came together; where they do not all fit, one by one."""
-        state, storage = self.state, self.storage
-        room = self.checker.room if state.is_leader else 0
-        template = AppendEntryRequest(group=state.group, remote_id=state.self_id)
-        if len(tokens) <= room and self._check_append(template) is None:
-            try:
-                positions = storage.append_bodies(state.term, bodies)
-            except (StoreFullError, RecordTooLargeError):
-                pass  # nothing was appended: find out whose fault it is
-            else:
-                self.checker.wait(tokens, positions, self.now_ms)
-                self.outbox.wrote_log(storage.end_index)
-                return
-        for token, body in zip(tokens, bodies, strict=True):
-            self._append(token, AppendEntryRequest(group=state.group, remote_id=state.self_id, body=body))
-
-    def _check_append(self, request: AppendEntryRequest) -> ResponseCode | None:
+    def _check_append(self, count: int, bodies: Sequence[bytes]) -> ResponseCode | None:
+        """Return why this many requests cannot be served; None if they can."""
         if not self.state.is_leader:
             return ResponseCode.NOT_LEADER
         if self.state.transferee is not None:
             return ResponseCode.LEADER_TRANSFERRING
-        if self.checker.is_full():
+        if count > self.checker.free_count:
             return ResponseCode.LEADER_PENDING_FULL
-        if request.batch_msgs is not None and not request.batch_msgs:
+        if not bodies:
             return ResponseCode.REQUEST_WITH_EMPTY_BODYS
         return ResponseCode.DISK_FULL if self.storage.disk_full else None
 
     def _get(self, token: Hashable, request: GetEntriesRequest) -> None:
         index, storage = request.begin_index, self.storage
         if not self.state.is_leader:
-            self._refuse(token, request, ResponseCode.NOT_LEADER)
+            self._reject(token, request, ResponseCode.NOT_LEADER)
         elif 0 <= index < storage.begin_index:
-            self._refuse(token, request, ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN)
+            self._reject(token, request, ResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN)
         elif not 0 <= index <= storage.committed_index:
-            self._refuse(token, request, ResponseCode.INDEX_OUT_OF_RANGE)
+            self._reject(token, request, ResponseCode.INDEX_OUT_OF_RANGE)
         else:
             try:
                 entries = (storage.entry(index),)
             except (OffsetOutOfRangeError, CorruptRecordError) as error:
                 self.outbox.alarm(str(error))
-                self._refuse(token, request, ResponseCode.DISK_ERROR)
+                self._reject(token, request, ResponseCode.DISK_ERROR)
                 return
             self.outbox.reply(token, GetEntriesResponse(group=self.state.group, entries=entries))
 

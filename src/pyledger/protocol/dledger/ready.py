@@ -4,10 +4,10 @@ A shell takes `Ready`, sends and answers what is in it at once, and makes durabl
 when that is done it calls `advance`. The machine itself holds back whatever must not be said before.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
@@ -29,9 +29,13 @@ class Role(Enum):
     LEADER = "leader"
 
 
+class Tokens(Sized, Iterable[Hashable], Protocol):
+    """The tokens of several requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request came; the answer will carry the token."""
+    """A request; the response carries its token."""
 
     token: Hashable
     request: Request
@@ -53,9 +57,9 @@ class CallFailed:
 
 
 class Appends(NamedTuple):
-    """Requests to append one entry each came together, for this group and member. Token and body of each."""
+    """A batch of requests to append one entry each, for this group and member: token and body of each."""
 
-    tokens: Sequence[Hashable]
+    tokens: Tokens
     bodies: Sequence[bytes]
 
 
@@ -109,7 +113,7 @@ class Reply(NamedTuple):
 class Appended(NamedTuple):
     """Requests to append that were committed together: any number of one entry each, or one of several."""
 
-    tokens: Sequence[Hashable]
+    tokens: Tokens
     term: int
     last_index: int
     positions: Sequence[int]

@@ -8,11 +8,11 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from pyledger.clock import Clock, SystemClock
 from pyledger.config.dledger import DLedgerConfig
@@ -76,34 +76,26 @@ OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 """Requests whose responses offer binary requests."""
 
 
-class Asked(NamedTuple):
-    """A caller that waits for the response to a request."""
+class PendingRequest(NamedTuple):
+    """A request without a response."""
 
     connection: Connection
     command: RemotingCommand
 
 
-class AppendRequestBatch(Sequence[Asked]):
-    """A caller that waits for the responses to a batch of appends on one connection."""
+@dataclass(frozen=True, slots=True, eq=False)
+class AppendRequests:
+    """The appends of one entry each that arrived together on one connection."""
 
-    __slots__ = ("connection", "opaques")
-
-    def __init__(self, connection: Connection, opaques: list[int]) -> None:
-        self.connection, self.opaques = connection, opaques
+    connection: Connection
+    opaques: list[int]
 
     def __len__(self) -> int:
         return len(self.opaques)
 
-    @overload
-    def __getitem__(self, at: int) -> Asked: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> "AppendRequestBatch": ...
-
-    def __getitem__(self, at: int | slice) -> "Asked | AppendRequestBatch":
-        if isinstance(at, slice):
-            return AppendRequestBatch(self.connection, self.opaques[at])
-        return Asked(self.connection, RemotingCommand(RequestCode.APPEND, opaque=self.opaques[at]))
+    def __iter__(self) -> Iterator[PendingRequest]:
+        for opaque in self.opaques:
+            yield PendingRequest(self.connection, RemotingCommand(RequestCode.APPEND, opaque=opaque))
 
 
 class DLedgerServer:
@@ -159,7 +151,7 @@ class DLedgerServer:
             host=host,
             port=number,
             config=net,
-            answer_batch=self._take_run,
+            answer_batch=self._take_appends,
             decoder=AppendDecoder,
         )
         # A peer without a response in time is retried on the same connection.
@@ -168,7 +160,7 @@ class DLedgerServer:
         self._store_class: Callable[[str, DLedgerStoreConfig], DLedgerStore | DLedgerMemoryStore]
         self._store_class = DLedgerMemoryStore if in_memory else DLedgerStore
         self._inbox: list[Event] = []
-        self._answers: dict[Connection, list[bytes]] = {}
+        self._responses: dict[Connection, list[bytes]] = {}
         self._append_responses = append_responses(group, self_id)
         self._planned: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -258,7 +250,7 @@ class DLedgerServer:
 
     def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """Note a request; the machine answers it."""
-        asked, code = Asked(connection, command), command.code
+        pending, code = PendingRequest(connection, command), command.code
         try:
             if code not in REQUEST_CODES:
                 return refuse_unknown(connection, command)
@@ -266,14 +258,14 @@ class DLedgerServer:
                 raise MalformedBodyError("request", "", problem)
             request = decode_request(code, memoryview(command.body))
             if isinstance(request, AppendEntryRequest) and not self._serve_appends:
-                return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
-            self._take(Received(asked, request))
+                return response_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            self._take(Received(pending, request))
             if isinstance(request, GetEntriesRequest):
                 self._pump()  # answered now, so that the connection's bounds see the answer
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
             connection.report(log, logging.WARNING, "request refused", code=code, why=error)
-            return answer_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
+            return response_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
         return None
 
     def grown(self) -> None:
@@ -281,16 +273,13 @@ class DLedgerServer:
         if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
             self._take(Grown())
 
-    def _take_run(
-        self, connection: Connection, frames: list[Frame], at: int
-    ) -> tuple[bytes | asyncio.Future[bytes] | None, int]:
-        """Note appends of one entry each that came together; those for others go the usual way."""
-        run = frames[at]
-        assert isinstance(run, AppendBatch)
-        mine = run.group == self.group and run.remote_id == self.self_id
-        if not (mine and self._serve_appends):
+    def _take_appends(self, connection: Connection, frames: list[Frame], at: int) -> tuple[None, int]:
+        """Add a batch of appends to the inbox. Those for another group or member are handled one by one."""
+        batch = frames[at]
+        assert isinstance(batch, AppendBatch)
+        if not self._serve_appends or (batch.group, batch.remote_id) != (self.group, self.self_id):
             return None, 0
-        self._take(Appends(AppendRequestBatch(connection, run.opaques), run.bodies))
+        self._take(Appends(AppendRequests(connection, batch.opaques), batch.bodies))
         return None, 1
 
     def _take(self, what: Event) -> None:
@@ -313,7 +302,7 @@ class DLedgerServer:
             node.tick(now_ms)
         while (ready := node.ready()) is not None:
             self._do(ready)
-        self._write_answers()
+        self._write_responses()
         if node.failure is not None:
             self._give_up(node.failure)
         elif node.damaged:
@@ -342,9 +331,9 @@ class DLedgerServer:
         for call in ready.calls:
             self._call(call)
         for token, response in ready.replies:
-            self._answer(token, response)
+            self._respond(token, response)
         for one in ready.appended:
-            self._answer_append(one)
+            self._respond_to_appends(one)
         for change in ready.role_changes:
             event(
                 log,
@@ -361,28 +350,28 @@ class DLedgerServer:
         for alarm in ready.alarms:
             self._alarms.warn(alarm, self._now_ms())
 
-    def _answer(self, token: object, response: Response) -> None:
-        assert isinstance(token, Asked)
-        self._put_answer(token, encode_frame(answer_to(token.command, response)))
+    def _respond(self, token: object, response: Response) -> None:
+        assert isinstance(token, PendingRequest)
+        if not token.command.is_oneway:
+            self._add_response(token.connection, encode_frame(response_to(token.command, response)))
 
-    def _answer_append(self, one: Appended) -> None:
-        batch = one.tokens
-        if isinstance(batch, AppendRequestBatch):
-            first = one.last_index + 1 - len(batch)
-            frames = self._append_responses.encode(batch.opaques, first, one.positions, one.term)
-            self._answers.setdefault(batch.connection, []).append(frames)
+    def _respond_to_appends(self, one: Appended) -> None:
+        requests = one.tokens
+        if isinstance(requests, AppendRequests):
+            first = one.last_index + 1 - len(requests)
+            frames = self._append_responses.encode(requests.opaques, first, one.positions, one.term)
+            self._add_response(requests.connection, frames)
             return
         for token, response in self.node.append_responses(one):
-            self._answer(token, response)
+            self._respond(token, response)
 
-    def _put_answer(self, asked: Asked, frame: bytes) -> None:
-        if not asked.command.is_oneway:
-            self._answers.setdefault(asked.connection, []).append(frame)
+    def _add_response(self, connection: Connection, frames: bytes) -> None:
+        self._responses.setdefault(connection, []).append(frames)
 
-    def _write_answers(self) -> None:
-        """Write all answers to one connection together."""
-        answers, self._answers = self._answers, {}
-        for connection, frames in answers.items():
+    def _write_responses(self) -> None:
+        """Write all responses of one connection together."""
+        responses, self._responses = self._responses, {}
+        for connection, frames in responses.items():
             connection.write((b"".join(frames),))
 
     def _call(self, call: Call) -> None:
@@ -459,7 +448,7 @@ class DLedgerServer:
             self._give_up(str(error))
 
 
-def answer_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
+def response_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
     """The response frame: the remoting header always says that all went well."""
     offer = OFFER if command.code in OFFERED_TO else None
     return command.response(HEADER_CODE, body=encode_body(response), ext_fields=offer)
