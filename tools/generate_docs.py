@@ -1,4 +1,5 @@
-"""Write config.md and errors.md of docs/reference from the classes, and diagrams from the tables of machines.
+"""Write config.md and errors.md of docs/reference from the classes, diagrams from the tables of machines, and
+in docs/design/simulation.md what each bug does, from its docstring.
 
 Ends with 1 when a file was out of date.
 """
@@ -32,7 +33,10 @@ from pyledger.config.store import StoreConfig
 
 DRAWN = re.compile(r"(<!-- drawn: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A mark names the module that has the table; what is drawn ends at the other mark."""
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+BUG = re.compile(r"^(\| `(\w+)` \| ).*?( \| (?:\d|more than))", re.MULTILINE)
+"""The first two cells of a row in the tables of simulated bugs: name and description."""
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 KINDS: tuple[type[Settings], ...] = (
     StoreConfig,
     NetConfig,
@@ -200,11 +204,24 @@ def redrawn(path: Path) -> str:
     return DRAWN.sub(draw, path.read_text())
 
 
+def simulation_document() -> str:
+    """docs/design/simulation.md with the descriptions of bugs that tests/simulator has."""
+    described = {
+        function.name: " ".join((ast.get_docstring(function) or "").split()).rstrip(".")
+        for path in ROOT.glob("tests/simulator/*_bugs.py")
+        for function in ast.parse(path.read_text()).body
+        if isinstance(function, ast.FunctionDef)
+    }
+    return BUG.sub(lambda row: f"{row[1]}{described[row[2]]}{row[3]}", (DOCS / SIMULATION).read_text())
+
+
 HA = "protocols/ha.md"
+SIMULATION = "design/simulation.md"
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
     "reference/config.md": config_document,
     "reference/errors.md": error_document,
     HA: lambda: redrawn(DOCS / HA),
+    SIMULATION: simulation_document,
 }
 
 
