@@ -25,27 +25,27 @@ from pyledger.protocol.bookkeeper.placement import RackOf
 class LedgerWriter(Blocking[AsyncLedgerWriter]):
     """Adds entries to one ledger.
 
-    An add that fails leaves it unknown whether its entry is part of the ledger: a recovery may find it.
+    After a failed add it is not known whether its entry is part of the ledger: a recovery may find it.
     """
 
     @property
     def ledger_id(self) -> int:
-        """Of the ledger that it writes."""
+        """Id of the ledger."""
         return self._async.ledger_id
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last known to be stored."""
+        """The last known stored metadata."""
         return self._async.metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is durable; -1: none. With deferred sync, the last one forced."""
+        """Id of the last durable entry, -1 if there is none. With deferred sync: the last forced one."""
         return self._async.last_add_confirmed
 
     @property
     def last_add_pushed(self) -> int:
-        """The last entry that was given to `add`; -1: none."""
+        """Id of the last entry passed to `add`, -1 if there is none."""
         return self._async.last_add_pushed
 
     @property
@@ -72,7 +72,7 @@ class LedgerWriter(Blocking[AsyncLedgerWriter]):
         """Add entries, many in flight at once; return the id of the last once all are confirmed.
 
         Raises:
-            AddFailedError: It is not known whether an entry is part of the ledger, nor the entries after it.
+            AddFailedError: It is not known whether an entry, and those after it, are part of the ledger.
         """
         return self._wait(self._async.add_many(payloads))
 
@@ -97,7 +97,7 @@ class LedgerWriter(Blocking[AsyncLedgerWriter]):
 
         Raises:
             LedgerFencedError: another client is recovering it, or closed it at another entry.
-            MetadataUnreachableError: it is not known whether the ledger is closed.
+            MetadataUnreachableError: it is not known whether the ledger was closed.
         """
         return self._wait(self._async.close())
 
@@ -107,7 +107,7 @@ class LedgerWriter(Blocking[AsyncLedgerWriter]):
 
 
 class AdvancedLedgerWriter(LedgerWriter):
-    """Adds entries whose ids the caller chose; an entry waits until all below it were given."""
+    """Adds entries with ids chosen by the caller; an entry is sent once all below it have been given."""
 
     _async: AsyncAdvancedLedgerWriter
 
@@ -115,7 +115,7 @@ class AdvancedLedgerWriter(LedgerWriter):
         """Add an entry under an id and return the id once it and all below it are confirmed.
 
         Raises:
-            DuplicateEntryIdError: the id is taken.
+            DuplicateEntryIdError: the id is in use.
         """
         return self._wait(self._async.add_at(entry_id, payload))
 
@@ -124,7 +124,7 @@ class AdvancedLedgerWriter(LedgerWriter):
         return self._start(partial(self._async.submit_add_at, entry_id, payload))
 
     def close(self) -> LedgerMetadata:
-        """See `LedgerWriter.close`; entries that wait for lower ones fail."""
+        """Close the ledger; entries that wait for lower ids fail. See `LedgerWriter.close`."""
         return self._wait(self._async.close())
 
 
@@ -133,22 +133,22 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
 
     @property
     def ledger_id(self) -> int:
-        """Of the ledger that it reads."""
+        """Id of the ledger."""
         return self._async.ledger_id
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that can be read; -1: none. It grows while the ledger is open."""
+        """Id of the last entry that can be read, -1 if there is none. It grows while the ledger is open."""
         return self._async.last_add_confirmed
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last known to be stored."""
+        """The last known stored metadata."""
         return self._async.metadata
 
     @property
     def closed(self) -> bool:
-        """Whether the ledger's end is fixed."""
+        """Whether the ledger is closed, so that its last entry is fixed."""
         return self._async.closed
 
     @property
@@ -157,7 +157,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
         return self._async.length
 
     def close(self) -> None:
-        """Stop reading. The ledger stays as it is."""
+        """Stop reading. The ledger does not change."""
         self._wait(self._async.close())
 
     def entry(self, entry_id: int, *, unconfirmed: bool = False) -> LedgerEntry:
@@ -168,17 +168,17 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
             unconfirmed: Allow an entry after the last confirmed one, which a recovery may drop.
 
         Raises:
-            NoSuchEntryError: The ledger does not go so far, or all its bookies deny it.
+            NoSuchEntryError: The id is after the last entry, or none of its bookies has it.
             EntryReadError: It cannot be read now.
         """
         return self._wait(self._async.entry(entry_id, unconfirmed=unconfirmed))
 
     def entries(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
-        """Return some entries, requested all at once; they need not be confirmed.
+        """Return some entries, all requested at once; they need not be confirmed.
 
         Raises:
-            NoSuchEntryError: The bookies of one deny it.
-            EntryReadError: One cannot be read now.
+            NoSuchEntryError: All bookies of an entry report that they do not have it.
+            EntryReadError: An entry cannot be read now.
         """
         return self._wait(self._async.entries(entry_ids))
 
@@ -193,7 +193,7 @@ class LedgerReader(Blocking[AsyncLedgerReader]):
             unconfirmed: Allow entries after the last confirmed one, which a recovery may drop.
 
         Raises:
-            NoSuchEntryError: The ledger does not go so far, or all its bookies deny an entry.
+            NoSuchEntryError: An id is after the last entry, or none of its bookies has it.
             EntryReadError: An entry cannot be read now.
         """
         return self._iterate(self._async.read(first, last, unconfirmed=unconfirmed), 64)
@@ -239,12 +239,12 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         tls: TlsConfig | None = None,
         racks: Mapping[str, str] | RackOf | None = None,
     ) -> None:
-        """A client that connects once it is started.
+        """Create a client; `start` connects it.
 
         Args:
             metadata: A cluster, or the location of its metadata: `sqlite:FILE` or `zk://host:port/ledgers`.
-            config: Times and limits.
-            tls: Certificates, and whether to speak TLS at all.
+            config: Timeouts and limits.
+            tls: Certificates; None: no TLS.
             racks: Location of each bookie as `/region/rack`, by id or as a function of the id. None: the
                 setting `racks`.
 
@@ -263,7 +263,7 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """Close all connections. Ledgers stay as they are."""
+        """Close all connections. Ledgers do not change."""
         self._wait(self._async.close())
 
     def create(
@@ -359,14 +359,14 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         recover: bool = True,
         digest: DigestType = DigestType.CRC32,
     ) -> LedgerReader:
-        """Read a ledger.
+        """Open a ledger for reading.
 
         Args:
             ledger_id: Its id.
             password: The password it was created with.
-            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: read it
-                only, perhaps while a writer adds to it.
-            digest: Digest of a ledger whose metadata does not name it.
+            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: only read
+                it, perhaps while a writer adds to it.
+            digest: Digest of a ledger whose metadata does not contain it.
 
         Raises:
             NoSuchLedgerError: the ledger does not exist.

@@ -33,15 +33,15 @@ class ManagedLedger(Blocking[AsyncManagedLedger]):
         roll_bytes: int = ROLL_BYTES,
         roll_ms: int = ROLL_MS,
     ) -> None:
-        """A log that is opened by `start`.
+        """Create a writer of a log; `start` opens it.
 
         Args:
-            client: Started.
-            name: Of the log.
+            client: A started client.
+            name: Name of the log.
             ensemble_size: Number of bookies that each of its ledgers is spread over.
             write_quorum_size: Replicas of each entry.
             ack_quorum_size: Replicas that are durable when an entry is confirmed.
-            password: Of its ledgers.
+            password: Password of its ledgers.
             roll_bytes: Bytes after which a new ledger is started.
             roll_ms: Age in milliseconds after which the next append starts a new ledger.
         """
@@ -58,24 +58,24 @@ class ManagedLedger(Blocking[AsyncManagedLedger]):
 
     @property
     def index(self) -> LogIndex:
-        """The log's ledgers, as this writer knows them."""
+        """The log's ledgers as last known to this writer."""
         return self._async.index
 
     def start(self) -> None:
-        """Become the log's one writer; the one before is fenced off.
+        """Become the only writer of the log; the previous writer is fenced.
 
         Raises:
-            LedgerFencedError: Somebody else became it at the same time.
-            LedgerRecoveryError: The end of the last ledger cannot be known now.
-            NotEnoughBookiesError: There are too few bookies.
+            LedgerFencedError: Another client opened the log at the same time.
+            LedgerRecoveryError: The last entry of the last ledger cannot be determined now.
+            NotEnoughBookiesError: Too few bookies are writable.
         """
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """End the last ledger. Idempotent.
+        """Close the last ledger. Idempotent.
 
         Raises:
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         self._wait(self._async.close())
 
@@ -84,39 +84,41 @@ class ManagedLedger(Blocking[AsyncManagedLedger]):
 
         Raises:
             AddFailedError: it is not known whether the entry is in the log; reopen the log.
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         return self._wait(self._async.append(payload))
 
     def trim(self) -> tuple[int, ...]:
-        """Delete the ledgers that every cursor is done with; their ids. Without a cursor nothing is deleted.
+        """Delete the ledgers that all cursors have acknowledged; return their ids.
+
+        Without a cursor nothing is deleted.
 
         Raises:
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         return self._wait(self._async.trim())
 
 
 class ManagedCursor(Blocking[AsyncManagedCursor]):
-    """Reads a log from where its last user was."""
+    """Reads a log from the stored position of a cursor."""
 
     def __init__(
         self, client: LedgerClient, log: str, name: str, *, password: bytes = b"", begin: str = EARLIEST
     ) -> None:
-        """A cursor that is opened by `start`.
+        """Create a cursor; `start` opens it.
 
         Args:
-            client: Started.
+            client: A started client.
             log: Name of the log.
-            name: Of the cursor.
-            password: Of the log's ledgers.
+            name: Name of the cursor.
+            password: Password of the log's ledgers.
             begin: `earliest` or `latest`: where a new cursor begins.
         """
         self._async = AsyncManagedCursor(client._async, log, name, password=password, begin=begin)
 
     @property
     def state(self) -> CursorState:
-        """What is acknowledged."""
+        """The acknowledged positions."""
         return self._async.state
 
     def start(self) -> None:
@@ -128,11 +130,11 @@ class ManagedCursor(Blocking[AsyncManagedCursor]):
         self._wait(self._async.start())
 
     def close(self) -> None:
-        """Close the readers; the cursor stays."""
+        """Close the readers; the cursor remains stored."""
         self._wait(self._async.close())
 
     def rewind(self) -> None:
-        """Read entries again that were read and not acknowledged."""
+        """Go back to the first entry that is not acknowledged."""
         self._call(
             partial(
                 self._async.rewind,

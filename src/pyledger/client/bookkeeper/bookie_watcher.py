@@ -1,4 +1,4 @@
-"""The bookies of a cluster, as a client sees them: who is there, who failed lately, how to ask one."""
+"""The bookies of a cluster as a client sees them: which are registered and which failed; requests to them."""
 
 import asyncio
 import contextlib
@@ -35,14 +35,14 @@ class BookieWatcher:
         random: Random,
         rack_of: RackOf,
     ) -> None:
-        """Not started yet.
+        """Create a watcher; `start` starts it.
 
         Args:
-            cluster: Where bookies register.
-            config: Times and limits.
-            tls: Certificates, and whether to speak TLS at all.
+            cluster: The metadata in which bookies register.
+            config: Timeouts and limits.
+            tls: Certificates; None: no TLS.
             random: Spreads ledgers over bookies.
-            rack_of: Where bookies stand.
+            rack_of: Network location of a bookie.
         """
         self._cluster, self._config = cluster, config
         self._placement = Placement(random.shuffle, rack_of, config.min_num_racks_per_write_quorum)
@@ -61,7 +61,7 @@ class BookieWatcher:
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Learn who is there."""
+        """Read the registered bookies and follow their changes."""
         await self.look()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
@@ -78,7 +78,7 @@ class BookieWatcher:
         self._registered = await self._cluster.bookies.registered()
         return self._registered
 
-    # --- who
+    # --- choice of bookies
 
     @property
     def registered(self) -> RegisteredBookies:
@@ -86,14 +86,14 @@ class BookieWatcher:
         return self._registered
 
     def choose(self, count: int, write_quorum: int) -> tuple[str, ...]:
-        """Bookies for a new ledger.
+        """Choose the ensemble of a new ledger.
 
         Args:
-            count: How many bookies.
-            write_quorum: Copies of an entry.
+            count: Ensemble size.
+            write_quorum: Replicas of an entry.
 
         Raises:
-            NotEnoughBookiesError: There are fewer.
+            NotEnoughBookiesError: Fewer bookies are writable.
         """
         writable = self._writable()
         found = self._placement.ensemble(writable, count, write_quorum, self._failed())
@@ -102,7 +102,7 @@ class BookieWatcher:
         return found
 
     def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str], needed: bool) -> Replacements:
-        """Other bookies for those that failed; see `protocol.bookkeeper.writer.Replace`."""
+        """Choose replacements for failed bookies; see `protocol.bookkeeper.ledger_writer.Replace`."""
         return replacements(
             self._placement,
             self._quarantine,
@@ -113,12 +113,12 @@ class BookieWatcher:
             needed=needed,
         )
 
-    def successors(self, lack: MissingReplicas) -> Repair | None:
-        """Bookies for copies that are missing; None: there is none for any of them."""
-        return repair_of(lack, self._placement, self._writable(), self._failed())
+    def successors(self, missing: MissingReplicas) -> Repair | None:
+        """Choose bookies for missing replicas; None if none is available."""
+        return repair_of(missing, self._placement, self._writable(), self._failed())
 
     def prefer(self, ensemble: Sequence[str]) -> list[str]:
-        """Bookies in the order in which they should be read from."""
+        """Sort bookies by how likely they answer a read."""
         failed, there = self._failed(), self._registered
         if not failed and there.writable.keys() >= set(ensemble):
             return list(ensemble)
@@ -128,29 +128,29 @@ class BookieWatcher:
         )
 
     def note_failure(self, bookie: str) -> None:
-        """A bookie did not fulfil a request."""
+        """Note that a request to a bookie failed."""
         self._quarantine.failed(bookie, self._now_ms())
 
     # --- requests
 
     @property
     def frames(self) -> Version3:
-        """Makes frames that may be sent to several bookies."""
+        """Encoder of frames that may be sent to several bookies."""
         return self._version3
 
     def send(self, bookie: str, frame: RequestFrame, timeout_ms: int, done: Callable[[Any], None]) -> None:
-        """Send a frame; `done` gets the answer, None: there is none. Never called before this returns."""
+        """Send a frame; `done` is called later with the response, or with None if there is none."""
         self._send(0, bookie, frame, timeout_ms, done)
 
     def request(self, bookie: str, request: Request, timeout_ms: int, done: Callable[[Any], None]) -> None:
-        """Send a request in version 3, or in 2 an add that only fits into a frame of that; see `send`."""
+        """Send a request in version 3, or version 2 for an add that is too large for it; see `send`."""
         which, frame = 0, self._version3.encode(request)
         if isinstance(request, AddRequest) and sum(map(len, frame[1])) > self._config.frame_max_bytes:
             which, frame = 1, self._version2.encode(request)
         self._send(which, bookie, frame, timeout_ms, done)
 
     def problem(self, bookie: str) -> str:
-        """Why a bookie has just given no answer."""
+        """Return why a bookie gave no response."""
         address = self._registered.address(bookie)
         if address is None:
             return "it is not registered"
@@ -158,7 +158,7 @@ class BookieWatcher:
         return next(filter(None, found), "it did not answer in time")
 
     def send_batch(self, bookie: str, batch: RequestBatch, frames: bytes, timeout_ms: int) -> None:
-        """Send the frames of a batch, in version 3; nothing of it is called before this returns."""
+        """Send the frames of a batch in version 3; its callbacks are called later."""
         address = self._registered.address(bookie)
         if address is None:
             loop = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class BookieWatcher:
             self._clients[0].send_batch("{}:{}".format(*address), batch, frames, timeout_ms)
 
     async def answer(self, bookie: str, request: Request, timeout_ms: int, *, version: int = 3) -> Any:
-        """Send a request and wait for the answer; None: no answer came."""
+        """Send a request and return the response, or None if there is none."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(response: Any) -> None:
@@ -207,5 +207,5 @@ class BookieWatcher:
                 async with contextlib.aclosing(states):
                     async for found in states:
                         self._registered = found
-            # While the store does not answer, the bookies that were there are the best that is known.
+            # While the metadata store does not answer, keep the last known bookies.
             await asyncio.sleep(RETRY_PAUSE_S)

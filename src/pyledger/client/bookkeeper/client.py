@@ -1,4 +1,4 @@
-"""The client of a cluster of bookies: makes, opens, recovers, lists and deletes ledgers."""
+"""The client of a cluster of bookies: creates, opens, recovers, lists and deletes ledgers."""
 
 from collections.abc import AsyncIterator, Mapping
 from random import Random
@@ -40,12 +40,12 @@ class AsyncLedgerClient(Lifecycle):
         tls: TlsConfig | None = None,
         racks: Mapping[str, str] | RackOf | None = None,
     ) -> None:
-        """A client that connects once it is started.
+        """Create a client; `start` connects it.
 
         Args:
             metadata: A cluster, or the location of its metadata: `sqlite:FILE` or `zk://host:port/ledgers`.
-            config: Times and limits.
-            tls: Certificates, and whether to speak TLS at all.
+            config: Timeouts and limits.
+            tls: Certificates; None: no TLS.
             racks: Location of each bookie as `/region/rack`, by id or as a function of the id. None: the
                 setting `racks`.
 
@@ -78,7 +78,7 @@ class AsyncLedgerClient(Lifecycle):
             raise
 
     async def close(self) -> None:
-        """Close all connections. Ledgers stay as they are."""
+        """Close all connections. Ledgers do not change."""
         await self._bookies.close()
         await self.cluster.close()
 
@@ -167,14 +167,14 @@ class AsyncLedgerClient(Lifecycle):
         recover: bool = True,
         digest: DigestType = DigestType.CRC32,
     ) -> AsyncLedgerReader:
-        """Read a ledger.
+        """Open a ledger for reading.
 
         Args:
             ledger_id: Its id.
             password: The password it was created with.
-            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: read it
-                only, perhaps while a writer adds to it.
-            digest: Digest of a ledger whose metadata does not name it.
+            recover: Close it if it is open: its writer is fenced and its last entry fixed. False: only read
+                it, perhaps while a writer adds to it.
+            digest: Digest of a ledger whose metadata does not contain it.
 
         Raises:
             NoSuchLedgerError: the ledger does not exist.
@@ -184,7 +184,7 @@ class AsyncLedgerClient(Lifecycle):
         stored = await self.cluster.ledgers.get(ledger_id)
         known = stored.metadata.password
         if known is not None and known != password:
-            raise LedgerPasswordError(ledger_id, Result.UNAUTHORIZED, "its password is another one")
+            raise LedgerPasswordError(ledger_id, Result.UNAUTHORIZED, "the password is wrong")
         guard = EntryDigest(stored.metadata.digest or digest, password)
         if recover and not stored.metadata.closed:
             shell = RecoveryShell(self._bookies, self.cluster.ledgers, stored, guard, password, self.config)
@@ -215,7 +215,7 @@ class AsyncLedgerClient(Lifecycle):
         return (await self.cluster.ledgers.get(ledger_id)).metadata
 
     def repairs(self, settings: AutoRecoveryConfig | None = None) -> LedgerReplication:
-        """What finds and makes missing copies of ledgers."""
+        """Return the tool that finds and re-replicates under-replicated ledgers."""
         return LedgerReplication(
             self._bookies, self.cluster.ledgers, self.config, settings or AutoRecoveryConfig()
         )

@@ -1,4 +1,4 @@
-"""Copies of entries from the bookies that have them to those that should: byte for byte as they were made.
+"""Copy entries, byte for byte, from the bookies that have them to those that miss them.
 
 Source: BookKeeper client/LedgerFragmentReplicator.java.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
-from pyledger.client.bookkeeper.throttle import Pace
+from pyledger.client.bookkeeper.throttle import Throttle
 from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import AddFailedError
 from pyledger.metadata.change_signal import Signal
@@ -27,18 +27,18 @@ from pyledger.wire.bookkeeper.response_entries import added_result
 from pyledger.wire.remoting.native_codec import encode_adds
 
 Copies = list[tuple[int, tuple[str, ...]]]
-"""Entries with the bookies that get them."""
+"""Entry ids with the target bookies."""
 WAITING_BYTES_MAX = 8 << 20
-"""Bytes that are sent and not acknowledged yet."""
+"""Maximum of bytes sent and not acknowledged yet."""
 READS_AHEAD = 2
 LENGTH_BYTES = 4
-"""Before an entry in an answer with many."""
+"""Length prefix of an entry in a batch read response."""
 FIRST_ENTRIES = 16
-"""Read at once as long as nobody knows how large they are."""
+"""Entries of the first request, before their size is known."""
 
 
 class FragmentReplicator:
-    """Copies of one ledger. Belongs to one event loop."""
+    """Copies fragments of one ledger. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class FragmentReplicator:
         digest: EntryDigest,
         key: bytes,
         config: BookkeeperConfig,
-        pace: Pace,
+        throttle: Throttle,
         ahead: int,
     ) -> None:
-        """Nothing is copied yet.
+        """Create a replicator; `copy` starts it.
 
         Args:
-            bookies: Whom to ask.
-            reader: Of the ledger.
-            digest: Of the ledger.
-            key: That its bookies ask for.
-            config: Times and limits.
-            pace: Bounds how fast it goes.
-            ahead: Entries to read at once, at most.
+            bookies: Connections to the bookies.
+            reader: Reader of the ledger.
+            digest: Digest of its entries.
+            key: Master key of the ledger.
+            config: Timeouts and limits.
+            throttle: Limit on the bytes copied per second.
+            ahead: Maximum of entries to read at once.
         """
         self._bookies, self._reader, self._digest, self._key = bookies, reader, digest, key
-        self._config, self._pace, self._ahead = config, pace, ahead
+        self._config, self._throttle, self._ahead = config, throttle, ahead
         self._loop = asyncio.get_running_loop()
         self._batches = config.batch_read_enabled
         self._waiting_bytes = 0
@@ -71,12 +71,12 @@ class FragmentReplicator:
         self._fenced: set[str] = set()
 
     async def copy(self, repair: Repair) -> int:
-        """Give its successors their entries; how many bytes that were. All are on disk then.
+        """Copy the entries of a repair to its successors; return the bytes, all on disk by then.
 
         Raises:
             EntryReadError: An entry cannot be read from any bookie now.
-            NoSuchEntryError: All of its bookies deny an entry.
-            AddFailedError: A successor does not take an entry.
+            NoSuchEntryError: All bookies of an entry report that they do not have it.
+            AddFailedError: A successor rejects an entry.
         """
         copied = 0
         async with aclosing(self._entries(repair)) as chunks:
@@ -86,14 +86,14 @@ class FragmentReplicator:
                     wanted = [entry for (_, targets), entry in pairs if bookie in targets]
                     copied += self._send(bookie, wanted)
                 await self._drain(WAITING_BYTES_MAX)
-                await self._pace.wait(sum(map(len, entries)))
+                await self._throttle.wait(sum(map(len, entries)))
         await self._drain(0)
         return copied
 
     # --- reading
 
     async def _entries(self, repair: Repair) -> AsyncGenerator[tuple[Copies, list[bytes]], None]:
-        """Entries to copy, some at a time; the next ones are read meanwhile."""
+        """Yield entries to copy in chunks, while the next ones are being read."""
         plan = repair.copies(self._reader.metadata)
         avoid = [repair.fragment.ensemble[place] for place in repair.successors]
         step = min(FIRST_ENTRIES, self._ahead)
@@ -107,7 +107,7 @@ class FragmentReplicator:
                 copies, task = reading[0]
                 entries = await task
                 reading.popleft()
-                # What is read ahead stays bounded by its bytes, and a request is worth its answer.
+                # Bound the bytes that are read ahead, but request as much as is useful at once.
                 bytes_each = sum(map(len, entries)) // len(entries) + LENGTH_BYTES
                 step = max(1, min(self._ahead, self._config.batch_read_bytes // bytes_each))
                 yield copies, entries
@@ -125,7 +125,7 @@ class FragmentReplicator:
         return found + [self._packed(one) for one in await self._reader.entries(left)]
 
     async def _batch(self, copies: Copies, avoid: list[str]) -> list[bytes]:
-        """As many entries as one bookie gives at a time, until it gives none: perhaps not all."""
+        """Read entries in batches from one bookie until it returns none; perhaps not all of them."""
         found: list[bytes] = []
         first, last = copies[0][0], copies[-1][0]
         ensemble = self._reader.metadata.segment_of(first).ensemble
@@ -151,7 +151,7 @@ class FragmentReplicator:
         return found
 
     def _packed(self, one: LedgerEntry) -> bytes:
-        """The same bytes that a bookie has, since a digest leaves no choice."""
+        """Encode an entry to the same bytes that its bookies store."""
         return pack_entry(
             self._digest, one.ledger_id, one.entry_id, one.last_add_confirmed, one.length, one.payload
         )
@@ -159,7 +159,7 @@ class FragmentReplicator:
     # --- adding
 
     def _send(self, bookie: str, entries: list[bytes]) -> int:
-        """Send entries to a bookie, in one piece where that can be; how many bytes they are."""
+        """Send entries to a bookie, in one batch if possible; return their bytes."""
         size_bytes = sum(map(len, entries))
         self._waiting_bytes += size_bytes
         if bookie in self._fenced or any(map(self._is_long, entries)):
@@ -174,7 +174,7 @@ class FragmentReplicator:
         return size_bytes
 
     def _is_long(self, entry: bytes) -> bool:
-        """Whether it may not fit into a frame of version 3."""
+        """Return whether an entry may exceed a frame of version 3."""
         return len(entry) > self._config.payload_max_bytes
 
     def _send_one(self, bookie: str, entry: bytes) -> None:
@@ -194,7 +194,7 @@ class FragmentReplicator:
     ) -> None:
         result, sent = added_result(response), entries[number - first : number - first + count]
         if result is Result.LEDGER_FENCED and self._failure is None:
-            # Most bookies never heard of a fence; there a plain add does the same, and takes less time.
+            # On bookies where the ledger is not fenced, a plain add does the same and is faster.
             self._fenced.add(bookie)
             for entry in sent:
                 self._send_one(bookie, entry)
@@ -202,12 +202,12 @@ class FragmentReplicator:
         self._waiting_bytes -= sum(map(len, sent))
         if result is not Result.OK and self._failure is None:
             self._bookies.note_failure(bookie)
-            problem = f"bookie {bookie} does not take a copy of entry {entry_id_of(sent[0])}: {result.name}"
+            problem = f"bookie {bookie} rejects a replica of entry {entry_id_of(sent[0])}: {result.name}"
             self._failure = AddFailedError(self._reader.ledger_id, result, problem)
         self._progress.give()
 
     async def _drain(self, bytes_max: int) -> None:
-        """Wait until no more bytes than that are not acknowledged."""
+        """Wait until at most `bytes_max` bytes are unacknowledged."""
         while self._failure is None and self._waiting_bytes > bytes_max:
             await self._progress.wait(self._progress.count)
         if self._failure is not None:
@@ -215,5 +215,5 @@ class FragmentReplicator:
 
 
 def entry_id_of(entry: bytes) -> int:
-    """What an entry's header says."""
+    """Return the entry id in an entry's header."""
     return int(HEADER.unpack_from(entry)[1])

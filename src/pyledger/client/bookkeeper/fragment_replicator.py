@@ -1,4 +1,4 @@
-"""Ledgers that lack copies, on asyncio: a shell around `protocol.bookkeeper.fragments` and `.repair`.
+"""Under-replicated ledgers on asyncio: a shell around `protocol.bookkeeper.fragments` and `.re_replication`.
 
 Source: BookKeeper client/BookKeeperAdmin.java, LedgerChecker.java.
 """
@@ -12,7 +12,7 @@ from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.entry_copier import FragmentReplicator
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.recovery import RecoveryShell
-from pyledger.client.bookkeeper.throttle import Pace
+from pyledger.client.bookkeeper.throttle import Throttle
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import NodeVersionError
@@ -30,11 +30,11 @@ READS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a ledger lacks.
+    """The result of checking a ledger for missing replicas.
 
     Attributes:
-        stored: Its metadata, as it was examined.
-        last_add_confirmed: Its last entry, or as far as bookies tell.
+        stored: The metadata that was checked.
+        last_add_confirmed: Id of its last entry, or the largest that bookies report.
         there: Bookies that were registered.
         lacking: Fragments without some of their copies.
     """
@@ -45,7 +45,7 @@ class Examination:
     lacking: tuple[MissingReplicas, ...]
 
     def next_step(self, waited_for: Collection[str]) -> Step:
-        """What to do now; see `protocol.bookkeeper.repair.next_step`."""
+        """Return what to do next; see `protocol.bookkeeper.re_replication.next_step`."""
         found = self.stored.metadata, self.last_add_confirmed, self.lacking, self.there
         return next_step(*found, waited_for)
 
@@ -56,7 +56,7 @@ class Examination:
 
 
 class LedgerReplication:
-    """Examines and mends ledgers without their passwords, which the metadata tells."""
+    """Checks and re-replicates ledgers. Their passwords are read from the metadata."""
 
     def __init__(
         self,
@@ -67,22 +67,22 @@ class LedgerReplication:
     ) -> None:
         """Made by `AsyncLedgerClient.repairs`."""
         self._bookies, self._table, self._config, self._settings = bookies, table, config, settings
-        self._pace = Pace(settings.replication_rate_by_bytes)
+        self._throttle = Throttle(settings.replication_rate_by_bytes)
 
     async def examine(self, ledger_id: int, *, every_entry: bool = False) -> Examination:
-        """Find out what a ledger lacks.
+        """Find the missing replicas of a ledger.
 
         Args:
-            ledger_id: Which.
-            every_entry: Read all of it; else the first and the last entry of each bookie's part.
+            ledger_id: The ledger.
+            every_entry: Read every entry; otherwise the first and the last one of each bookie in a fragment.
 
         Raises:
-            NoSuchLedgerError: There is none.
-            EntryReadError: It is open, and too few bookies tell how far it goes.
+            NoSuchLedgerError: The ledger does not exist.
+            EntryReadError: It is open, and too few bookies report their last confirmed entry.
         """
         stored = await self._table.get(ledger_id)
         if not stored.metadata.closed:
-            # What is left to its writer depends on who is there now.
+            # What is left to its writer depends on which bookies are registered now.
             await self._bookies.look()
         digest, _ = self._guard(stored)
         reader = self._reader(stored, digest)
@@ -95,18 +95,19 @@ class LedgerReplication:
         return Examination(stored, reader.last_add_confirmed, there, check.lacking)
 
     async def copy(self, found: Examination) -> int:
-        """Make the copies that its sealed fragments lack, as far as there are bookies; how many bytes, or -1.
+        """Create the missing replicas of sealed fragments, as far as bookies are available.
 
-        -1 says that no bookie is there for any of them.
+        Returns:
+            Bytes copied; -1 if no bookie is available for any of them.
 
         Raises:
-            LedgerOperationError: An entry cannot be read, or a bookie does not take it.
-            NoSuchLedgerError: It was deleted.
+            LedgerOperationError: An entry cannot be read, or a bookie rejects it.
+            NoSuchLedgerError: The ledger was deleted.
         """
         digest, key = self._guard(found.stored)
         reader = self._reader(found.stored, digest)
-        await self._bookies.look()  # a bookie that was just lost takes no copies
-        copied, mended = 0, False
+        await self._bookies.look()  # a bookie that was just lost cannot be a target
+        copied, replicated = 0, False
         for lack in found.lacking:
             repair = self._bookies.successors(lack) if lack.fragment.sealed else None
             if repair is None:
@@ -117,19 +118,19 @@ class LedgerReplication:
                 digest,
                 key,
                 self._config,
-                self._pace,
+                self._throttle,
                 self._settings.rereplication_read_ahead_entries,
             )
             copied += await copier.copy(repair)
             await self._name_successors(found.stored, repair)
-            mended = True
-        return copied if mended else -1
+            replicated = True
+        return copied if replicated else -1
 
     async def close_ledger(self, found: Examination) -> None:
-        """Fence a ledger's writer off, and close it.
+        """Fence and close a ledger.
 
         Raises:
-            LedgerRecoveryError: Its end cannot be known now.
+            LedgerRecoveryError: Its last entry cannot be determined now.
         """
         digest, _ = self._guard(found.stored)
         password = self._password(found.stored)
@@ -146,7 +147,7 @@ class LedgerReplication:
         return self._settings.bookie_recovery_passwd.encode() if found is None else found
 
     def _guard(self, stored: StoredMetadata) -> tuple[EntryDigest, bytes]:
-        """Digest of a ledger's entries, and the key that its bookies ask for."""
+        """Return the digest of a ledger's entries and its master key."""
         password = self._password(stored)
         kind = stored.metadata.digest or DigestType[self._settings.bookie_recovery_digest_type]
         return EntryDigest(kind, password), master_key(password)
@@ -169,7 +170,7 @@ class LedgerReplication:
             await progress.wait(seen)
 
     async def _name_successors(self, stored: StoredMetadata, repair: Repair) -> None:
-        """Let the metadata name the bookies that have the copies now, unless somebody else has mended it."""
+        """Write the new ensemble to the metadata, unless another worker has re-replicated the fragment."""
         while (wanted := repair.repaired(stored.metadata)) is not None:
             if wanted.segments == stored.metadata.segments:
                 return
@@ -182,6 +183,6 @@ class LedgerReplication:
 
 
 def lacking_bookies(lacking: tuple[MissingReplicas, ...]) -> tuple[str, ...]:
-    """Bookies whose copies are missing, each once."""
+    """Return the bookies whose replicas are missing, without duplicates."""
     found: Mapping[str, None] = dict.fromkeys(bookie for lack in lacking for bookie in lack.bookies)
     return tuple(found)

@@ -1,8 +1,9 @@
-"""An append-only log over many ledgers, with cursors: what Pulsar calls a managed ledger, in small.
+"""An append-only log over many ledgers, with cursors: a small form of Pulsar's managed ledger.
 
-The log's node names its ledgers; each cursor's node tells what it has had. Both are compared and set, so a
-log has one writer: whoever opens it ends the last ledger, which fences the writer before. A ledger that was
-made, and whose maker died before the log named it, stays behind empty; its custom metadata names the log.
+The log's metadata node lists its ledgers; each cursor's node has its position. Both are written by
+compare-and-set, so a log has one writer: opening it closes the last ledger, which fences the previous writer.
+If a writer dies between creating a ledger and listing it, the ledger stays empty; its custom metadata names
+the log.
 """
 
 import asyncio
@@ -46,20 +47,20 @@ class LogEntry:
 
 
 class LogNodes:
-    """The nodes of one log, beside the cluster's own."""
+    """The metadata nodes of one log, beside those of the cluster."""
 
     def __init__(self, client: AsyncLedgerClient, name: str) -> None:
-        """Of a client that is started.
+        """Use the metadata store of a started client.
 
         Raises:
-            LedgerMetadataError: The name is none.
+            LedgerMetadataError: The name is not valid.
         """
         self.store: MetadataStore = client.cluster.store
         above = client.cluster.root.rpartition("/")[0]
         self.path = f"{above}/pyledger/logs/{checked_name(name)}"
 
     async def index(self) -> tuple[LogIndex, int]:
-        """The log's ledgers, and the version of its node.
+        """Return the log's ledgers, and the version of its node.
 
         Raises:
             NoNodeError: the log does not exist.
@@ -70,17 +71,17 @@ class LogNodes:
         return decode_index(node.data), node.version
 
     async def open_index(self) -> tuple[LogIndex, int]:
-        """The same; an empty log is made where there is none."""
+        """Return the same as `index`; a missing log is created."""
         await self.store.ensure(self.path.rpartition("/")[0])
         with contextlib.suppress(NodeExistsError):
             await self.store.create(self.path, encode_index(LogIndex()))
         return await self.index()
 
     async def put(self, path: str, data: bytes, version: int) -> int:
-        """Change a node; the new version. A lost answer is looked for.
+        """Change a node and return its new version; after a lost response, read the node to find the result.
 
         Raises:
-            NodeVersionError: Somebody else has changed it.
+            NodeVersionError: Another client has changed it.
         """
         try:
             return await self.store.set(path, data, version)
@@ -91,11 +92,11 @@ class LogNodes:
             raise
 
     def cursor_path(self, name: str) -> str:
-        """Where a cursor's node lies."""
+        """Return the path of a cursor's node."""
         return f"{self.path}/{checked_name(name)}"
 
     async def cursors(self) -> tuple[str, ...]:
-        """Names of the log's cursors."""
+        """Return the names of the log's cursors."""
         return await self.store.children(self.path)
 
 
@@ -114,15 +115,15 @@ class AsyncManagedLedger(Lifecycle):
         roll_bytes: int = ROLL_BYTES,
         roll_ms: int = ROLL_MS,
     ) -> None:
-        """A log that is opened by `start`.
+        """Create a writer of a log; `start` opens it.
 
         Args:
-            client: Started.
-            name: Of the log.
+            client: A started client.
+            name: Name of the log.
             ensemble_size: Number of bookies that each of its ledgers is spread over.
             write_quorum_size: Replicas of each entry.
             ack_quorum_size: Replicas that are durable when an entry is confirmed.
-            password: Of its ledgers.
+            password: Password of its ledgers.
             roll_bytes: Bytes after which a new ledger is started.
             roll_ms: Age in milliseconds after which the next append starts a new ledger.
         """
@@ -144,16 +145,16 @@ class AsyncManagedLedger(Lifecycle):
 
     @property
     def index(self) -> LogIndex:
-        """The log's ledgers, as this writer knows them."""
+        """The log's ledgers as last known to this writer."""
         return self._index
 
     async def start(self) -> None:
-        """Become the log's one writer; the one before is fenced off.
+        """Become the only writer of the log; the previous writer is fenced.
 
         Raises:
-            LedgerFencedError: Somebody else became it at the same time.
-            LedgerRecoveryError: The end of the last ledger cannot be known now.
-            NotEnoughBookiesError: There are too few bookies.
+            LedgerFencedError: Another client opened the log at the same time.
+            LedgerRecoveryError: The last entry of the last ledger cannot be determined now.
+            NotEnoughBookiesError: Too few bookies are writable.
         """
         self._index, self._version = await self._nodes.open_index()
         if (growing := self._index.growing) is not None:
@@ -166,10 +167,10 @@ class AsyncManagedLedger(Lifecycle):
         await self._begin(growing.ledger_id if growing is not None else None)
 
     async def close(self) -> None:
-        """End the last ledger. Idempotent.
+        """Close the last ledger. Idempotent.
 
         Raises:
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -181,7 +182,7 @@ class AsyncManagedLedger(Lifecycle):
 
         Raises:
             AddFailedError: it is not known whether the entry is in the log; reopen the log.
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         async with self._rolling:
             writer = self._writer
@@ -195,10 +196,12 @@ class AsyncManagedLedger(Lifecycle):
         return Position(writer.ledger_id, await adding)
 
     async def trim(self) -> tuple[int, ...]:
-        """Delete the ledgers that every cursor is done with; their ids. Without a cursor nothing is deleted.
+        """Delete the ledgers that all cursors have acknowledged; return their ids.
+
+        Without a cursor nothing is deleted.
 
         Raises:
-            LedgerFencedError: Somebody else has taken the log.
+            LedgerFencedError: Another client has opened the log.
         """
         async with self._rolling:
             needed = []
@@ -206,7 +209,7 @@ class AsyncManagedLedger(Lifecycle):
                 node = await self._nodes.store.get(self._nodes.cursor_path(name))
                 state = CursorState() if node is None else decode_cursor(node.data)
                 following = state.next_of(self._index, state.mark)
-                # A cursor at the very end keeps the last ledger, as that names its place.
+                # A cursor at the end of the log needs the last ledger: its position is in it.
                 needed.append(self._index.ledgers[-1].ledger_id if following is None else following.ledger_id)
             index, gone = self._index.without_before(needed)
             if gone:
@@ -231,7 +234,7 @@ class AsyncManagedLedger(Lifecycle):
             await self._forget(writer.ledger_id)
 
     async def _begin(self, left: int | None) -> AsyncLedgerWriter:
-        """A ledger of its own; `left` is one that somebody else has left, and that may be empty."""
+        """Start a new ledger; `left` is the last ledger of the previous writer, which may be empty."""
         custom = {"application": APPLICATION, "log": self.name.encode()}
         writer = await self._create(custom=custom)
         try:
@@ -249,7 +252,7 @@ class AsyncManagedLedger(Lifecycle):
         try:
             self._version = await self._nodes.put(self._nodes.path, encode_index(index), self._version)
         except NodeVersionError:
-            problem = f"somebody else has taken the log {self.name!r}"
+            problem = f"another client has opened the log {self.name!r}"
             raise LedgerFencedError(-1, Result.LEDGER_FENCED, problem) from None
         self._index = index
 
@@ -259,18 +262,18 @@ class AsyncManagedLedger(Lifecycle):
 
 
 class AsyncManagedCursor(Lifecycle):
-    """Reads a log from where its last user was. Belongs to one event loop; one user at a time."""
+    """Reads a log from the stored position of a cursor. Belongs to one event loop; has one user at a time."""
 
     def __init__(
         self, client: AsyncLedgerClient, log: str, name: str, *, password: bytes = b"", begin: str = EARLIEST
     ) -> None:
-        """A cursor that is opened by `start`.
+        """Create a cursor; `start` opens it.
 
         Args:
-            client: Started.
+            client: A started client.
             log: Name of the log.
-            name: Of the cursor.
-            password: Of the log's ledgers.
+            name: Name of the cursor.
+            password: Password of the log's ledgers.
             begin: `earliest` or `latest`: where a new cursor begins.
         """
         self._client, self.name, self._password, self._begin = client, name, password, begin
@@ -282,7 +285,7 @@ class AsyncManagedCursor(Lifecycle):
 
     @property
     def state(self) -> CursorState:
-        """What is acknowledged."""
+        """The acknowledged positions."""
         return self._state
 
     async def start(self) -> None:
@@ -303,13 +306,13 @@ class AsyncManagedCursor(Lifecycle):
         self.rewind()
 
     async def close(self) -> None:
-        """Close the readers; the cursor stays."""
+        """Close the readers; the cursor remains stored."""
         for reader in self._readers.values():
             await reader.close()
         self._readers.clear()
 
     def rewind(self) -> None:
-        """Read entries again that were read and not acknowledged."""
+        """Go back to the first entry that is not acknowledged."""
         self._at = self._state.mark
 
     async def read(self, count_max: int) -> list[LogEntry]:
@@ -358,10 +361,10 @@ class AsyncManagedCursor(Lifecycle):
     # --- inside
 
     async def _reader(self, ledger_id: int) -> tuple[AsyncLedgerReader, int]:
-        """A reader of a ledger, and the last entry that it may read now."""
+        """Return a reader of a ledger, and the last entry that it may read now."""
         reader = self._readers.get(ledger_id)
         if reader is None:
-            # Ledgers are read in order, so the one before is done with.
+            # Ledgers are read in order, so the previous one is no longer needed.
             await self.close()
             reader = await self._client.open(ledger_id, self._password, recover=False)
             self._readers[ledger_id] = reader
@@ -382,13 +385,13 @@ class AsyncManagedCursor(Lifecycle):
 
 
 def checked_name(name: str) -> str:
-    """A name that may be part of a path.
+    """Return a name that may be part of a path.
 
     Raises:
         LedgerMetadataError: It may not.
     """
     if _NAME.fullmatch(name) is None:
         raise LedgerMetadataError(
-            f"{name!r} is no name of a log or a cursor; use letters, digits, '.', '-', '_'"
+            f"{name!r} is not a valid name of a log or a cursor; use letters, digits, '.', '-', '_'"
         )
     return name

@@ -1,4 +1,4 @@
-"""Storing what a writer or a recovery proposes, until it is known what became of it."""
+"""Store the metadata that a writer or a recovery proposes, with retries until the result is known."""
 
 import asyncio
 
@@ -11,22 +11,24 @@ RETRY_PAUSE_S = 0.1
 
 
 class MetadataUpdateLoop:
-    """Changes of one ledger's metadata.
+    """Updates of one ledger's metadata.
 
     Attributes:
-        stored: As last known.
+        stored: The last known stored metadata.
     """
 
     def __init__(self, table: LedgerTable, stored: StoredMetadata, config: BookkeeperConfig) -> None:
-        """Begin with what is stored."""
+        """Start with the stored metadata."""
         self._table, self._config = table, config
         self.stored = stored
 
     async def put(self, wanted: LedgerMetadata) -> bool:
-        """Store `wanted`; False: the ledger was changed otherwise, or perhaps so, see `stored`.
+        """Store `wanted`; return False if the ledger was changed in another way, see `stored`.
+
+        False is also returned if a lost response leaves open which change was stored.
 
         Raises:
-            MetadataUnreachableError: The store did not answer for too long; what became of it is not known.
+            MetadataUnreachableError: The store did not answer in time; it is not known whether it was stored.
             NoSuchLedgerError: The ledger was deleted.
         """
         deadline = asyncio.get_running_loop().time() + self._config.metadata_timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""The reader of a ledger on asyncio: a shell around `protocol.bookkeeper.reader` and `.quorum`."""
+"""The reader of a ledger on asyncio: a shell around `protocol.bookkeeper.entry_reader` and `.quorum`."""
 
 import asyncio
 import contextlib
@@ -36,20 +36,20 @@ from pyledger.wire.bookkeeper.entry import EntryDigest, unpack_entries
 from pyledger.wire.bookkeeper.response_entries import lac_told, read_result
 
 LAC_MAX = 2**62
-"""A bookie that says more says that the ledger was fenced, not how far it goes."""
+"""A larger value means that the ledger is fenced; it is not an entry id."""
 CHUNKS_AHEAD = 2
 CHUNK_ENTRIES_MAX = 2048
 HEAD_BYTES = 64
-"""What an entry takes besides its payload, at most."""
+"""Maximum size of an entry without its payload."""
 
 
 class AsyncLedgerReader:
     """Reads one ledger. Belongs to one event loop."""
 
     ledger_id: int
-    """Of the ledger that it reads."""
+    """Id of the ledger."""
     last_add_confirmed: int
-    """The last entry that can be read; -1: none. It grows while the ledger is open."""
+    """Id of the last entry that can be read, -1 if there is none. It grows while the ledger is open."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class AsyncLedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last known to be stored."""
+        """The last known stored metadata."""
         return self._metadata
 
     @property
     def closed(self) -> bool:
-        """Whether the ledger's end is fixed."""
+        """Whether the ledger is closed, so that its last entry is fixed."""
         return self._metadata.closed
 
     @property
@@ -87,7 +87,7 @@ class AsyncLedgerReader:
         return self._metadata.length
 
     async def close(self) -> None:
-        """Stop reading. The ledger stays as it is."""
+        """Stop reading. The ledger does not change."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -108,18 +108,18 @@ class AsyncLedgerReader:
             unconfirmed: Allow an entry after the last confirmed one, which a recovery may drop.
 
         Raises:
-            NoSuchEntryError: The ledger does not go so far, or all its bookies deny it.
+            NoSuchEntryError: The id is after the last entry, or none of its bookies has it.
             EntryReadError: It cannot be read now.
         """
         self._check_range(entry_id, entry_id, unconfirmed)
         return await self._read(entry_id)
 
     async def entries(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
-        """Return some entries, requested all at once; they need not be confirmed.
+        """Return some entries, all requested at once; they need not be confirmed.
 
         Raises:
-            NoSuchEntryError: The bookies of one deny it.
-            EntryReadError: One cannot be read now.
+            NoSuchEntryError: All bookies of an entry report that they do not have it.
+            EntryReadError: An entry cannot be read now.
         """
         return await self._singles(entry_ids) if entry_ids else []
 
@@ -134,7 +134,7 @@ class AsyncLedgerReader:
             unconfirmed: Allow entries after the last confirmed one, which a recovery may drop.
 
         Raises:
-            NoSuchEntryError: The ledger does not go so far, or all its bookies deny an entry.
+            NoSuchEntryError: An id is after the last entry, or none of its bookies has it.
             EntryReadError: An entry cannot be read now.
         """
         end = self.last_add_confirmed if last is None else last
@@ -155,7 +155,7 @@ class AsyncLedgerReader:
                 for entry in entries:
                     yield entry
                 if self._in_batches:
-                    # Large ones save requests; what is requested ahead stays bounded by its bytes.
+                    # Larger chunks save requests; the bytes that are read ahead stay bounded.
                     bytes_each = sum(len(entry.payload) for entry in entries) // len(entries) + HEAD_BYTES
                     step = max(1, min(CHUNK_ENTRIES_MAX, self._config.batch_read_bytes // 2 // bytes_each))
                 chunks.popleft()
@@ -184,7 +184,7 @@ class AsyncLedgerReader:
             else:
                 await self.wait_beyond(at - 1)
 
-    # --- how far it goes
+    # --- the last confirmed entry
 
     async def read_last_confirmed(self) -> int:
         """Query enough bookies to see every entry confirmed before this call; return the last one's id.
@@ -200,10 +200,10 @@ class AsyncLedgerReader:
         ensemble = metadata.segments[-1].ensemble
         answers: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
         for place, bookie in enumerate(ensemble):
-            told = partial(_put, answers, place)
+            done = partial(_put, answers, place)
             request = ReadLacRequest(ledger_id=self.ledger_id)
-            self._bookies.request(bookie, request, self._config.read_timeout_ms, told)
-        # Whoever made this ensemble had confirmed all before it.
+            self._bookies.request(bookie, request, self._config.read_timeout_ms, done)
+        # All entries before the last segment are confirmed.
         found = metadata.segments[-1].first_entry_id - 1
         for _ in ensemble:
             place, response = await answers.get()
@@ -213,7 +213,7 @@ class AsyncLedgerReader:
             if coverage.covered:
                 self._advance(found)
                 return self.last_add_confirmed
-        raise EntryReadError(self.ledger_id, Result.READ, "too few bookies tell how far it goes")
+        raise EntryReadError(self.ledger_id, Result.READ, "too few bookies report their last confirmed entry")
 
     async def wait_beyond(self, entry_id: int) -> int:
         """Wait until a later entry is confirmed or the ledger is closed; return the last confirmed entry.
@@ -240,7 +240,7 @@ class AsyncLedgerReader:
             try:
                 await asyncio.wait([moved, polled], return_when=asyncio.FIRST_COMPLETED)
                 if not moved.done() and not polled.result():
-                    # Nobody can tell: the ensemble may change, or they come back.
+                    # No bookie answered: the ensemble may change, or they may come back.
                     await asyncio.sleep(RETRY_PAUSE_S)
             finally:
                 for task in (moved, polled):
@@ -251,7 +251,7 @@ class AsyncLedgerReader:
     # --- inside
 
     async def _poll(self, ensemble: tuple[str, ...], request: ReadRequest, limit_ms: int) -> bool:
-        """Ask all of an ensemble to tell when the ledger has grown; whether one of them could."""
+        """Long-poll an ensemble for a later confirmed entry; return whether any bookie answered."""
         return any(await asyncio.gather(*(self._poll_one(one, request, limit_ms) for one in ensemble)))
 
     async def _poll_one(self, bookie: str, request: ReadRequest, limit_ms: int) -> bool:
@@ -295,14 +295,14 @@ class AsyncLedgerReader:
 
     def _check_range(self, first: int, last: int, unconfirmed: bool) -> None:
         if first < 0:
-            raise LedgerOperationError(self.ledger_id, -14, f"{first} is no entry id")
+            raise LedgerOperationError(self.ledger_id, -14, f"{first} is not an entry id")
         if last > self.last_add_confirmed and (self.closed or not unconfirmed):
-            problem = f"entry {last} lies behind the last confirmed one, {self.last_add_confirmed}"
+            problem = f"entry {last} is after the last confirmed one, {self.last_add_confirmed}"
             raise NoSuchEntryError(self.ledger_id, Result.NO_SUCH_ENTRY, problem)
 
     @property
     def _in_batches(self) -> bool:
-        """Whether one bookie can give many entries at once."""
+        """Whether one bookie has all entries, so that a request can return many."""
         return self._batches and self._metadata.ensemble_size == self._metadata.write_quorum
 
     async def _chunk(self, first: int, last: int) -> list[LedgerEntry]:
@@ -318,7 +318,7 @@ class AsyncLedgerReader:
         return found
 
     async def _singles(self, entry_ids: Sequence[int]) -> list[LedgerEntry]:
-        """Entries one by one, each from its best bookie; what that does not give in time from any."""
+        """Read entries one by one, each from its preferred bookie, and after a timeout from any."""
         found: dict[int, LedgerEntry] = {}
         tried: dict[int, str] = {}
         waiting, over = len(entry_ids), self._loop.create_future()
@@ -351,7 +351,7 @@ class AsyncLedgerReader:
         return [found[entry_id] for entry_id in entry_ids]
 
     async def _batch(self, first: int, last: int) -> list[LedgerEntry]:
-        """Entries from `first` on, as many as one bookie gives at once and are whole; perhaps none."""
+        """Read entries from `first` on: as many valid ones as one bookie returns at once, or none."""
         metadata = self._metadata
         starts = [segment.first_entry_id for segment in metadata.segments if segment.first_entry_id > first]
         count = min([last + 1, *starts]) - first
@@ -371,7 +371,7 @@ class AsyncLedgerReader:
         return unpack_entries(self._digest, self.ledger_id, first, response.entries[:count])
 
     async def _read(self, entry_id: int, tried: str | None = None) -> LedgerEntry:
-        """One entry from any bookie; one that was tried before comes last."""
+        """Read one entry from any bookie; the one that was tried before comes last."""
         ensemble = self._metadata.segment_of(entry_id).ensemble
         prefer = self._bookies.prefer(ensemble)
         prefer.sort(key=lambda one: one == tried)
@@ -405,12 +405,12 @@ class AsyncLedgerReader:
             return await self._read(entry_id)
         result = machine.result
         if result in ABSENT:
-            raise NoSuchEntryError(self.ledger_id, result, f"its bookies deny entry {entry_id}")
+            raise NoSuchEntryError(self.ledger_id, result, f"its bookies do not have entry {entry_id}")
         why = "".join(f"; {bookie}: {problem}" for bookie, problem in silent.items())
         raise EntryReadError(self.ledger_id, result, f"entry {entry_id} cannot be read: {result.name}{why}")
 
     def _taken(self, bookie: str, entry_id: int, response: Any) -> tuple[Result, LedgerEntry | None]:
-        """How a read of a bookie ended, and the entry; what the answer tells besides is noted."""
+        """Return result and entry of a response; note a failed bookie or a later confirmed entry."""
         result, entry = read_result(self._digest, self.ledger_id, entry_id, response)
         if response is None:
             self._bookies.note_failure(bookie)
@@ -419,7 +419,7 @@ class AsyncLedgerReader:
         return result, entry
 
     async def _moved(self, entry_id: int, ensemble: tuple[str, ...]) -> bool:
-        """Whether an entry has other bookies by now than those that it was requested from."""
+        """Return whether the ensemble of an entry has changed since it was requested."""
         with contextlib.suppress(MetadataUnreachableError, NoSuchLedgerError):
             self._take(await self._table.get(self.ledger_id))
         return self._metadata.segment_of(entry_id).ensemble != ensemble

@@ -1,4 +1,4 @@
-"""Recovery of a ledger on asyncio: a shell around `protocol.bookkeeper.recovery`."""
+"""Recovery of a ledger on asyncio: a shell around `protocol.bookkeeper.ledger_recovery`."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,7 @@ from pyledger.wire.bookkeeper.response_entries import added_result, read_result
 
 
 class RecoveryShell:
-    """One recovery, from its begin to its end."""
+    """One recovery, from start to end."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RecoveryShell:
         password: bytes,
         config: BookkeeperConfig,
     ) -> None:
-        """Begin with the metadata as it is stored."""
+        """Start with the stored metadata."""
         self._bookies, self._config, self._digest = bookies, config, digest
         self._ledger_id, self._key = stored.ledger_id, master_key(password)
         self._changes = MetadataUpdateLoop(table, stored, config)
@@ -41,15 +41,15 @@ class RecoveryShell:
         self._storing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._problems: dict[str, str] = {}
-        """Why bookies gave no answer."""
+        """Reasons why bookies gave no response."""
 
     async def run(self) -> StoredMetadata:
-        """Fence, copy, close; the metadata of the closed ledger.
+        """Fence the ledger, copy its last entries and close it; return its metadata.
 
         Raises:
-            LedgerRecoveryError: The end cannot be known now; the ledger stays in recovery.
-            LedgerPasswordError: A bookie refuses the password.
-            MetadataUnreachableError: What became of a change is not known.
+            LedgerRecoveryError: The last entry cannot be determined now; the ledger stays in recovery.
+            LedgerPasswordError: A bookie rejects the password.
+            MetadataUnreachableError: It is not known whether a change was stored.
         """
         self._follow()
         try:
@@ -61,12 +61,12 @@ class RecoveryShell:
                 self._timer.cancel()
         if result is Result.UNAUTHORIZED:
             raise LedgerPasswordError(
-                self._ledger_id, result, "a bookie refuses its password, or whoever speaks no TLS"
+                self._ledger_id, result, "a bookie rejects its password, or requires TLS"
             )
         if result is not Result.OK:
             why = "; ".join(f"{bookie}: {problem}" for bookie, problem in self._problems.items())
-            said = f"its recovery failed with {result.name}; {why or 'too many bookies are gone or damaged'}"
-            raise LedgerRecoveryError(self._ledger_id, result, said)
+            problem = f"its recovery failed with {result.name}; {why or 'too many bookies failed'}"
+            raise LedgerRecoveryError(self._ledger_id, result, problem)
         return self._changes.stored
 
     def _follow(self) -> None:
@@ -102,7 +102,7 @@ class RecoveryShell:
         self._follow()
 
     def _add(self, add: SendBatch) -> AddRequest:
-        """The request of a batch of one."""
+        """Return the request for a batch of one entry."""
         (payload,), entry_id = add.payloads, add.first_entry_id
         length = add.length + len(payload)
         entry = pack_entry(self._digest, self._ledger_id, entry_id, add.last_add_confirmed, length, payload)
@@ -128,7 +128,7 @@ class RecoveryShell:
             self._note_silence(bookie)
         elif result is not Result.OK:
             self._bookies.note_failure(bookie)
-            self._problems[bookie] = f"it does not take entry {entry_id}: {result.name}"
+            self._problems[bookie] = f"it rejects entry {entry_id}: {result.name}"
         self._machine.add_answered(bookie, entry_id, result)
         self._follow()
 
@@ -143,6 +143,6 @@ class RecoveryShell:
             if not self._done.done():
                 self._done.set_exception(error)
             return
-        tell = self._machine.stored if stored else self._machine.refused
-        tell(self._changes.stored.metadata)
+        on_stored = self._machine.stored if stored else self._machine.refused
+        on_stored(self._changes.stored.metadata)
         self._follow()

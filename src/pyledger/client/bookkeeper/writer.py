@@ -1,4 +1,4 @@
-"""The writer of a ledger on asyncio: a shell around the machine of `protocol.bookkeeper.writer`."""
+"""The writer of a ledger on asyncio: a shell around `protocol.bookkeeper.ledger_writer`."""
 
 import asyncio
 from collections import Counter, deque
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
-from pyledger.client.bookkeeper.throttle import Pace
+from pyledger.client.bookkeeper.throttle import Throttle
 from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.errors import (
     AddFailedError,
@@ -33,20 +33,20 @@ from pyledger.wire.bookkeeper.request_frames import add_encoder
 from pyledger.wire.bookkeeper.response_entries import added_result
 
 LAG_FACTOR = 8
-"""A slow bookie is not waited for, until it lags by this many times `adds_pending_max` entries."""
+"""Adds wait for the slowest bookie once it lags by this many times `adds_pending_max` entries."""
 _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
-    Result.LEDGER_FENCED: (LedgerFencedError, "somebody else has recovered it"),
+    Result.LEDGER_FENCED: (LedgerFencedError, "another client has recovered it"),
     Result.LEDGER_CLOSED: (LedgerClosedError, "it is closed"),
-    Result.METADATA_VERSION: (LedgerFencedError, "somebody else has closed it, at another entry"),
-    Result.UNAUTHORIZED: (LedgerPasswordError, "a bookie refuses its password, or whoever speaks no TLS"),
-    Result.NOT_ENOUGH_BOOKIES: (AddFailedError, "a bookie failed and there is no other one"),
+    Result.METADATA_VERSION: (LedgerFencedError, "another client has closed it, at another entry"),
+    Result.UNAUTHORIZED: (LedgerPasswordError, "a bookie rejects its password, or requires TLS"),
+    Result.NOT_ENOUGH_BOOKIES: (AddFailedError, "a bookie failed and no other bookie is available"),
     Result.ADD_QUORUM_TIMEOUT: (AddFailedError, "too few bookies answered in time"),
     Result.WRITE: (AddFailedError, "its ensemble changed too often"),
 }
 
 
 def failure_of(ledger_id: int, result: Result) -> LedgerOperationError:
-    """The error that tells a result."""
+    """Return the error for a result."""
     kind, problem = _FAILURES.get(result, (AddFailedError, f"it failed with {result.name}"))
     return kind(ledger_id, result, problem)
 
@@ -54,11 +54,11 @@ def failure_of(ledger_id: int, result: Result) -> LedgerOperationError:
 class AsyncLedgerWriter:
     """Adds entries to one ledger. Belongs to one event loop; `async with` closes the ledger at its end.
 
-    An add that fails leaves it unknown whether its entry is part of the ledger: a recovery may find it.
+    After a failed add it is not known whether its entry is part of the ledger: a recovery may find it.
     """
 
     ledger_id: int
-    """Of the ledger that it writes."""
+    """Id of the ledger."""
 
     def __init__(
         self,
@@ -80,42 +80,42 @@ class AsyncLedgerWriter:
             stored.metadata,
             bookies.replace,
             add_quorum_timeout_ms=config.add_quorum_timeout_ms or None,
-            # Entries that are not forced yet are on no disk, so nothing may be built on their copies.
+            # Entries that are not forced yet are on no disk, so an ensemble change could lose them.
             ensemble_changes_max=0 if deferred_sync else config.max_num_ensemble_changes,
         )
         self._deferred = deferred_sync
-        self._pace = Pace(config.throttle)
+        self._throttle = Throttle(config.throttle)
         self._forced = INVALID_ENTRY_ID
         self._encoder = add_encoder(self.ledger_id, self._key, digest, deferred_sync=deferred_sync)
-        # Entries that each bookie was sent and has not answered.
+        # Entries sent to each bookie without a response yet.
         self._unanswered: Counter[str] = Counter()
         self._waiting: dict[int, asyncio.Future[int]] = {}
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[Result] | None = None
         self._scheduled = False
         self._storing: asyncio.Task[None] | None = None
         self._problem: PyLedgerError | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._told_lac = INVALID_ENTRY_ID
+        self._sent_lac = INVALID_ENTRY_ID
         self._lac_timer: asyncio.TimerHandle | None = None
         if config.explicit_lac_interval_ms:
-            self._tell_lac_later()
+            self._schedule_lac()
 
-    # --- what it knows
+    # --- state
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as last known to be stored."""
+        """The last known stored metadata."""
         return self._machine.metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is durable; -1: none. With deferred sync, the last one forced."""
+        """Id of the last durable entry, -1 if there is none. With deferred sync: the last forced one."""
         return self._forced if self._deferred else self._machine.last_add_confirmed
 
     @property
     def last_add_pushed(self) -> int:
-        """The last entry that was given to `add`; -1: none."""
+        """Id of the last entry passed to `add`, -1 if there is none."""
         return self._machine.last_add_pushed
 
     @property
@@ -129,7 +129,7 @@ class AsyncLedgerWriter:
         machine = self._machine
         return machine.last_add_pushed - machine.last_add_confirmed if self._waiting else 0
 
-    # --- what one can do
+    # --- operations
 
     async def add(self, payload: bytes) -> int:
         """Add an entry and return its id once it is confirmed; wait while `adds_pending_max` are in flight.
@@ -139,26 +139,26 @@ class AsyncLedgerWriter:
             LedgerFencedError: another client is recovering the ledger.
             LedgerClosedError: it is closed.
         """
-        await self._wait_for_room()
+        await self._wait_for_capacity()
         return await self.submit_add(payload)
 
     async def add_many(self, payloads: Iterable[bytes]) -> int:
         """Add entries, many in flight at once; return the id of the last once all are confirmed.
 
         Raises:
-            AddFailedError: It is not known whether an entry is part of the ledger, nor the entries after it.
+            AddFailedError: It is not known whether an entry, and those after it, are part of the ledger.
         """
         last: asyncio.Future[int] | None = None
         source = iter(payloads)
         while True:
-            await self._wait_for_room()
-            # What is throttled goes one by one. A machine that failed tells so at each add.
-            room = 1 if self._config.throttle else max(1, self._config.adds_pending_max - self.pending)
-            batch = list(islice(source, room))
+            await self._wait_for_capacity()
+            # With a throttle, entries are added one by one. After a failure, each add raises the error.
+            capacity = 1 if self._config.throttle else max(1, self._config.adds_pending_max - self.pending)
+            batch = list(islice(source, capacity))
             if not batch or (last is not None and last.done() and last.exception() is not None):
                 return INVALID_ENTRY_ID if last is None else await last
             if last is not None:
-                # Entries are confirmed in order, so the last one tells of all.
+                # Entries are confirmed in order, so the future of the last one suffices.
                 last.add_done_callback(_forget)
             last = self._add(batch)
 
@@ -167,7 +167,7 @@ class AsyncLedgerWriter:
         return self._add([payload])
 
     def _add(self, payloads: list[bytes]) -> asyncio.Future[int]:
-        """Add entries; the future of the last."""
+        """Add entries and return the future of the last."""
         future: asyncio.Future[int] = self._loop.create_future()
         if (size_bytes := max(map(len, payloads))) > self._config.payload_max_bytes:
             problem = f"a payload of {size_bytes} bytes does not fit into a frame"
@@ -198,8 +198,8 @@ class AsyncLedgerWriter:
         )
         for bookie, answer in zip(ensemble, answers, strict=True):
             if answer is None or answer.status is not Status.EOK:
-                said = "nothing" if answer is None else answer.status.name
-                problem = f"bookie {bookie} answered {said} to a force"
+                status = "nothing" if answer is None else answer.status.name
+                problem = f"bookie {bookie} answered {status} to a force"
                 raise AddFailedError(self.ledger_id, Result.WRITE, problem)
         self._forced = max(self._forced, head)
         return self._forced
@@ -209,7 +209,7 @@ class AsyncLedgerWriter:
 
         Raises:
             LedgerFencedError: another client is recovering it, or closed it at another entry.
-            MetadataUnreachableError: it is not known whether the ledger is closed.
+            MetadataUnreachableError: it is not known whether the ledger was closed.
         """
         await self.flush()
         if self._deferred and self.last_add_confirmed < self._machine.last_add_confirmed:
@@ -244,10 +244,10 @@ class AsyncLedgerWriter:
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
-    # --- the machine
+    # --- the state machine
 
     def _follow(self) -> None:
-        """Do what the machine wants."""
+        """Perform what the state machine has ready."""
         self._scheduled = False
         machine = self._machine
         while (ready := machine.ready()) is not None:
@@ -265,8 +265,8 @@ class AsyncLedgerWriter:
                     future.set_exception(self._problem or failure_of(self.ledger_id, added.result))
             if ready.closed is not None and self._ended is not None and not self._ended.done():
                 self._ended.set_result(ready.closed)
-        while self._room and self.pending < self._config.adds_pending_max:
-            waiter = self._room.popleft()
+        while self._waiters and self.pending < self._config.adds_pending_max:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 break
@@ -274,7 +274,7 @@ class AsyncLedgerWriter:
 
     def _send(self, send: SendBatch) -> None:
         confirmed = self._forced if self._deferred else send.last_add_confirmed
-        self._told_lac = max(self._told_lac, confirmed)
+        self._sent_lac = max(self._sent_lac, confirmed)
         first, count = send.first_entry_id, len(send.payloads)
         number = self._bookies.frames.numbers(count)
         frames = self._encoder.encode_batch(number, first, confirmed, send.length, send.payloads)
@@ -294,10 +294,10 @@ class AsyncLedgerWriter:
 
     def _follow_soon(self) -> None:
         if self._machine.last_add_pushed == self._machine.last_add_confirmed:
-            # No other answer is waited for: whoever waits for this one is told a turn of the loop sooner.
+            # No other response is awaited: complete this add now, not in the next iteration of the loop.
             self._follow()
         elif not self._scheduled:
-            # Many answers come together: what follows from them is done once.
+            # Responses arrive in batches: process them together.
             self._scheduled = True
             self._loop.call_soon(self._follow)
 
@@ -305,12 +305,12 @@ class AsyncLedgerWriter:
         try:
             stored = await self._changes.put(proposal.wanted)
         except (MetadataUnreachableError, NoSuchLedgerError) as error:
-            # What became of the change cannot be explained, so nothing more is confirmed.
+            # It is not known whether the change was stored, so no further entry may be confirmed.
             self._problem = error
             self._machine.fail(Result.METADATA_VERSION)
         else:
-            tell = self._machine.stored if stored else self._machine.refused
-            tell(self._changes.stored.metadata)
+            on_stored = self._machine.stored if stored else self._machine.refused
+            on_stored(self._changes.stored.metadata)
         self._follow()
 
     # --- inside
@@ -320,21 +320,21 @@ class AsyncLedgerWriter:
             return self._problem or failure_of(self.ledger_id, self._machine.failure)
         return None if self._ended is None else failure_of(self.ledger_id, Result.LEDGER_CLOSED)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_capacity(self) -> None:
         try:
             while self._lags() or self.pending >= self._config.adds_pending_max:
                 waiter = self._loop.create_future()
-                self._room.append(waiter)
+                self._waiters.append(waiter)
                 await waiter
             if self._config.throttle:
-                await self._pace.wait(1)
+                await self._throttle.wait(1)
         except asyncio.CancelledError:
-            # Its turn may have come: then it is the next one's.
+            # This waiter may have been woken already: wake the next one.
             self._follow_soon()
             raise
 
     def _lags(self) -> bool:
-        """Whether the slowest bookie lags so far that its answers would come too late."""
+        """Return whether the slowest bookie lags too far for its responses to arrive in time."""
         most = max(map(self._unanswered.__getitem__, self.metadata.segments[-1].ensemble))
         return most > LAG_FACTOR * self._config.adds_pending_max
 
@@ -354,14 +354,14 @@ class AsyncLedgerWriter:
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _tell_lac_later(self) -> None:
-        self._lac_timer = self._loop.call_later(self._config.explicit_lac_interval_ms / 1000, self._tell_lac)
+    def _schedule_lac(self) -> None:
+        self._lac_timer = self._loop.call_later(self._config.explicit_lac_interval_ms / 1000, self._send_lac)
 
-    def _tell_lac(self) -> None:
-        """Tell the last confirmed entry, unless an entry that was sent since has told it."""
+    def _send_lac(self) -> None:
+        """Send the last confirmed entry id, unless an entry sent since has carried it."""
         confirmed = self.last_add_confirmed
-        if confirmed > self._told_lac:
-            self._told_lac = confirmed
+        if confirmed > self._sent_lac:
+            self._sent_lac = confirmed
             packet = pack_lac(self._digest, self.ledger_id, confirmed)
             request = WriteLacRequest(
                 ledger_id=self.ledger_id, lac=confirmed, master_key=self._key, packet=packet
@@ -369,7 +369,7 @@ class AsyncLedgerWriter:
             ensemble = self.metadata.segments[-1].ensemble
             for place in self.metadata.write_set(confirmed):
                 self._bookies.request(ensemble[place], request, self._config.add_timeout_ms, _ignore)
-        self._tell_lac_later()
+        self._schedule_lac()
 
     def _stop(self) -> None:
         for timer in (self._timer, self._lac_timer):
@@ -378,7 +378,7 @@ class AsyncLedgerWriter:
 
 
 class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
-    """Adds entries whose ids the caller chose; an entry waits until all below it were given."""
+    """Adds entries with ids chosen by the caller; an entry is sent once all below it have been given."""
 
     def __init__(
         self,
@@ -396,7 +396,7 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         """Add an entry under an id and return the id once it and all below it are confirmed.
 
         Raises:
-            DuplicateEntryIdError: the id is taken.
+            DuplicateEntryIdError: the id is in use.
         """
         return await self.submit_add_at(entry_id, payload)
 
@@ -416,7 +416,7 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
         return future
 
     async def close(self) -> LedgerMetadata:
-        """See `AsyncLedgerWriter.close`; entries that wait for lower ones fail."""
+        """Close the ledger; entries that wait for lower ids fail. See `AsyncLedgerWriter.close`."""
         early, self._early = self._early, {}
         for _, future in early.values():
             future.set_exception(failure_of(self.ledger_id, Result.LEDGER_CLOSED))
@@ -434,10 +434,10 @@ def _pass_on(waits: asyncio.Future[int], source: asyncio.Future[int]) -> None:
 
 
 def _forget(future: asyncio.Future[int]) -> None:
-    """Whoever waits for a later entry is told; this one's error need not be fetched."""
+    """Retrieve the error, which the future of a later entry raises as well."""
     if not future.cancelled():
         future.exception()
 
 
 def _ignore(_answer: object) -> None:
-    """Nothing depends on this answer."""
+    """Ignore a response."""
