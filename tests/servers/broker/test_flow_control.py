@@ -1,17 +1,18 @@
-"""What a broker says when it cannot keep up, and when it takes no messages."""
+"""Responses of a broker that cannot keep up, or whose disk is full."""
 
 from pathlib import Path
 
 import pytest
 
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.store.messages import services
 from pyledger.wire.remoting.command import encode_frame
 from tests.net.conftest import Run
 from tests.servers.broker.peers import broker, make_request, peer, pull, send
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE])
-def test_sends_are_refused_while_too_many_wait_for_their_flush(
+def test_sends_are_rejected_while_too_many_wait_for_their_flush(
     run: Run, tmp_path: Path, code: RequestCode
 ) -> None:
     async def main() -> None:
@@ -38,19 +39,23 @@ def test_sends_are_refused_while_too_many_wait_for_their_flush(
     run(main())
 
 
-def test_full_disk_refuses_sends_and_serves_pulls(run: Run, tmp_path: Path) -> None:
+def test_full_disk_rejects_sends_and_serves_pulls(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used_percent = 99
+
     async def main() -> None:
+        nonlocal used_percent
         async with broker(tmp_path) as one, peer(one) as client:
             assert (await client.request(send("T"))).code == 0
-            services = one.store._services
-            services._usage = lambda _path: 99
+            monkeypatch.setattr(services, "disk_usage", lambda _path: used_percent)
             one.store.clean()
-            refused = await client.request(send("T"))
-            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            rejected = await client.request(send("T"))
+            assert rejected.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert (await client.request(pull("T"))).code == 0
             assert one.context is not None
             assert one.context.counts.puts_failed == 1
-            services._usage = lambda _path: 10
+            used_percent = 10
             one.store.clean()
             assert (await client.request(send("T"))).code == 0
 
