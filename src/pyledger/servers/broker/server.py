@@ -259,7 +259,8 @@ class Broker:
             port=port,
             config=self._net,
             tls=self._tls,
-            answer_batch=self._handlers.answer_batch,
+            # A signature covers fields that native code does not keep: with access rules it decodes nothing.
+            answer_batch=self._handlers.answer_batch if self._access_rules is None else None,
             on_close=self._connection_closed,
         )
         await server.start()

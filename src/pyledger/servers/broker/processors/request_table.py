@@ -1,4 +1,4 @@
-"""Which method of which processor answers which request. A new processor joins here."""
+"""Maps request codes to methods of processors. A new processor is added here."""
 # ruff: noqa: PLC0415 - the processors of operators are loaded with the first request for one
 
 import asyncio
@@ -30,17 +30,17 @@ from pyledger.wire.remoting.native_codec import DecodedRequest
 
 
 class OperatorProcessor(Protocol):
-    """Answers requests of operators."""
+    """Answers administrative requests."""
 
     def methods(self) -> Mapping[RequestCode, Method]:
-        """Return what reads, by request code."""
+        """Return the methods that read, by request code."""
 
     def changes(self) -> Mapping[RequestCode, Method]:
-        """Return what changes the broker, by request code."""
+        """Return the methods that change the broker, by request code."""
 
 
 class BrokerHandlers(HandlerTable):
-    """Hands requests to the processors of a broker; those of operators come with their first request."""
+    """Passes requests to the processors of a broker; loads those of operators at the first such request."""
 
     def __init__(self) -> None:
         super().__init__(self._answer_operator)
@@ -53,15 +53,18 @@ class BrokerHandlers(HandlerTable):
         self._context = context
         sends, pulls = SendProcessor(context, context.transactions.put_half), PullProcessor(context)
         self._register(context, client_methods(context, sends, pulls), {})
-        # A signature covers fields that a decoded request does not have.
-        self._batches = batch_methods(sends, pulls) if context.access_rules is None else {}
+        self._batches = {**dict.fromkeys(SENDS, sends.answer), **dict.fromkeys(PULLS, pulls.answer)}
         if self._has_operators:
             self._add_operators(context)
 
     def answer_batch(
         self, connection: Connection, frames: list[Frame], at: int
     ) -> tuple[BatchAnswer | Deferred[Any] | asyncio.Future[Any], int]:
-        """Answer the send or pull at an index of the frames, and those that are answered with it."""
+        """Answer the send or pull at an index of the frames, and those that are answered with it.
+
+        The others are answered as commands, each by its method: requests that native code does not decode,
+        all requests to a broker with access rules, and those that are rejected (busy, a slave, going away).
+        """
         request = frames[at]
         assert isinstance(request, DecodedRequest)
         answer = self._batches.get(request.code)
@@ -77,7 +80,7 @@ class BrokerHandlers(HandlerTable):
         return self._load_and_answer(connection, request)
 
     async def _load_and_answer(self, connection: Connection, request: RemotingCommand) -> Answer:
-        # On a thread: sends and pulls do not wait for it.
+        # On a thread, so that sends and pulls do not wait.
         await asyncio.to_thread(operator_processors)
         if not self._has_operators:
             self._has_operators = True
@@ -141,17 +144,9 @@ def client_methods(
     return methods
 
 
-def batch_methods(sends: SendProcessor, pulls: PullProcessor) -> Mapping[int, AnswerBatch[Connection]]:
-    """Return what answers the requests that native code decodes, by request code."""
-    return {
-        **dict.fromkeys(SENDS, sends.answer),
-        **dict.fromkeys(PULLS, pulls.answer),
-    }
-
-
 @cache
 def operator_processors() -> tuple[Callable[[BrokerContext], OperatorProcessor], ...]:
-    """Load the processors of operators, a good part of what a broker would load at its start."""
+    """Load the processors of operators, which would take much of a broker's start-up time."""
     from pyledger.servers.broker.processors.admin.auth import AuthProcessor
     from pyledger.servers.broker.processors.admin.broker_config import SettingsProcessor
     from pyledger.servers.broker.processors.admin.groups import GroupProcessor
