@@ -237,7 +237,7 @@ def test_damage_costs_the_same_rows_whatever_columns_are_asked_for(
     store: Path, log: LogFiles, columns: list[str], plan: Any
 ) -> None:
     log.edit(log.offsets[50] + 88, b"BODY")
-    with pytest.raises(CorruptRecordError, match=r"onCorrupt=skip .* repair --cut-at-damage"):
+    with pytest.raises(CorruptRecordError, match=r"onCorrupt=skip .* repair --truncate-at-damage"):
         arrow.scan(store, columns=columns, plan=plan).read_all()
     passed_over = arrow.scan(store, columns=columns, plan=plan, on_corrupt="skip")
     assert passed_over.read_all().num_rows == COUNT - 1

@@ -141,9 +141,9 @@ def test_query_with_an_id_that_no_message_has(flights: Path, offset: str) -> Non
     assert "repair" not in found.err
 
 
-def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
+def test_verify_distinguishes_valid_from_damaged(tmp_path: Path) -> None:
     store = own_case("flights-5").unpack(tmp_path)
-    assert (pyledger("verify", store).code, pyledger("verify", store).err) == (0, "sound\n")
+    assert (pyledger("verify", store).code, pyledger("verify", store).err) == (0, "valid\n")
     log = store / "commitlog" / ("0" * 20)
     victim = pyledger("cat", store, "--json").json[500]["physicalOffset"]
     with log.open("r+b") as file:
@@ -161,7 +161,7 @@ def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
     counted = {kind: sum(p["kind"] == kind for p in problems) for kind in ("problem", "note")}
     assert summary == {
         "kind": "summary",
-        "sound": False,
+        "valid": False,
         "problems": counted["problem"],
         "notes": counted["note"],
         "clean": True,
@@ -169,7 +169,7 @@ def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
     text = pyledger("verify", store)
     assert text.code == 1
     assert f"problem: {log} @{victim}: damaged-record: " in text.out
-    assert text.err.startswith("not sound: ")
+    assert text.err.startswith("not valid: ")
     cat = pyledger("cat", store, "--json")
     assert cat.code == 1
     assert f"physical offset {victim}" in cat.err
@@ -182,7 +182,7 @@ def test_verify_tells_sound_from_damaged(tmp_path: Path) -> None:
 def test_verify_tells_a_crash_apart(tmp_path: Path) -> None:
     found = pyledger("verify", own_case("crash-5").unpack(tmp_path))
     assert found.code == 0
-    assert found.err.startswith("sound; ")
+    assert found.err.startswith("valid; ")
     assert "recovers it" in found.err
 
 
@@ -198,7 +198,7 @@ def test_repair_says_what_it_would_do_then_does_it(tmp_path: Path) -> None:
     assert summary == {
         "kind": "summary", "steps": len(steps), "complete": True, "sideFolder": None, "done": False
     }  # fmt: skip
-    assert "would cut off" in pyledger("repair", store, "--dry-run").out
+    assert "would truncate" in pyledger("repair", store, "--dry-run").out
     done = pyledger("repair", store, "--json")
     assert done.code == 0
     assert [step["action"] for step in done.json[:-1]] == [step["action"] for step in steps]
@@ -224,7 +224,7 @@ def test_archive_and_unarchive(tmp_path: Path) -> None:
     assert fingerprint(store / "commitlog") == log
     done = pyledger("archive", store, "--older-than", "0s", "--json", "--block-size", "64KiB").json
     assert [line["file"] for line in done] == [line["file"] for line in planned]
-    assert all(0 < line["packedBytes"] < line["sizeBytes"] and line["done"] for line in done)
+    assert all(0 < line["compressedBytes"] < line["sizeBytes"] and line["done"] for line in done)
     info = pyledger("info", store, "--json").json[0]
     assert info["archivedFiles"] == len(done) == info["logFiles"] - 1
     assert info["logBytesOnDisk"] == sum(path.stat().st_size for path in (store / "commitlog").iterdir())

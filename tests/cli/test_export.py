@@ -74,7 +74,7 @@ def test_bodies_are_unpacked_unless_asked_for(tmp_path: Path) -> None:
     store = case.unpack(tmp_path)
     packed = {m["physicalOffset"] for m in case.of_kind("message") if m.get("plainSha256")}
     rows = {}
-    for option in ([], ["--packed"]):
+    for option in ([], ["--compressed"]):
         out = tmp_path / "out.arrow"
         options = ["--columns", "physicalOffset,body", "--force", *option]
         assert pyledger("export", store, out, *options).code == 0

@@ -38,7 +38,7 @@ def test_json_lines_are_stored_as_they_stand(tmp_path: Path) -> None:
     assert [line["body"] for line in read] == lines
     assert [(line["keys"], line["tags"]) for line in read] == [(row["id"], row["kind"]) for row in rows(5000)]
     assert all(line["queueId"] == queue_of_key(line["keys"], 4) for line in read)
-    assert pyledger("verify", tmp_path / "s").err == "sound\n"
+    assert pyledger("verify", tmp_path / "s").err == "valid\n"
     assert not (tmp_path / "s" / "abort").exists()
 
 

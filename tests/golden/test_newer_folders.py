@@ -10,7 +10,7 @@ from pyledger.model.message import Message
 from pyledger.store.cold.archive import archive, unarchive
 from pyledger.store.maintenance.rebuild import rebuild
 from pyledger.store.maintenance.repair import repair
-from pyledger.store.maintenance.truncate_log import cut_log
+from pyledger.store.maintenance.truncate_log import truncate_log
 from pyledger.store.maintenance.verify import verify
 from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.reading.reader import StoreReader
@@ -30,7 +30,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "retention": lambda path: MessageStore.open(path, create=False, retention_hours=1),
     "repair": repair,
     "rebuild": rebuild,
-    "truncate": lambda path: cut_log(path, 0),
+    "truncate": lambda path: truncate_log(path, 0),
     "archive": lambda path: list(archive(path, older_than_ms=1 << 60)),
     "unarchive": lambda path: list(unarchive(path)),
 }

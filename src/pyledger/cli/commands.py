@@ -8,7 +8,7 @@ import click
 from pyledger import __version__
 from pyledger.cli.streams import discard_output
 
-# By name of a command: its module in this package and its summary.
+# By name of a command: its module in this package, with `:function` unless that is `command`; its summary.
 COMMANDS = {
     "info": ("store.info", "what a store holds: files, offsets, topics, queues, times"),
     "cat": ("store.cat", "print messages"),
@@ -18,7 +18,7 @@ COMMANDS = {
     "repair": ("store.repair", "truncate a damaged store; removed bytes are kept aside"),
     "rebuild": ("store.rebuild", "rebuild consume queues and index from the log"),
     "archive": ("store.archive", "compress sealed log files into LZ4 segments"),
-    "unarchive": ("store.unarchive", "restore compressed log files, byte for byte"),
+    "unarchive": ("store.archive:unarchive", "restore compressed log files, byte for byte"),
     "export": ("store.export", "copy messages to JSON lines, CSV, Arrow or Parquet"),
     "write": ("store.write", "append messages from JSON lines or CSV"),
     "dump": ("store.dump", "show one store file, annotated"),
@@ -64,7 +64,9 @@ class LazyGroup(click.Group):
         """Import the module of a command and return its `command`."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"pyledger.cli.{COMMANDS[cmd_name][0]}").command
+        module, _, function = COMMANDS[cmd_name][0].partition(":")
+        found = importlib.import_module(f"pyledger.cli.{module}")
+        command: click.Command = getattr(found, function or "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

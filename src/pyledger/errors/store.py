@@ -123,7 +123,7 @@ class CorruptRecordError(StoreError):
         super().__init__(
             f"{path}: record at physical offset {physical_offset}: {problem}; "
             "`pyledger verify` lists all damage, onCorrupt=skip (on_corrupt, --on-corrupt) skips it, "
-            "`pyledger repair --cut-at-damage` truncates the log before it"
+            "`pyledger repair --truncate-at-damage` truncates the log before it"
         )
 
 

@@ -16,7 +16,7 @@ from pyledger.errors import NotPromotedError
 from pyledger.model.message import Message
 from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.ha_supervisor import HaSupervisor
-from pyledger.store.maintenance.truncate_log import cut_log
+from pyledger.store.maintenance.truncate_log import truncate_log
 from pyledger.store.messages.store_engine import StoreEngine
 from tests.net.conftest import Run
 from tests.servers.broker.peers import send
@@ -231,7 +231,7 @@ def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) 
         places = [store.put(Message("T", bytes(50_000), keys=f"k{n}")) for n in range(60)]
         whole = log_bytes(store)
     end = places[25].physical_offset
-    side = cut_log(tmp_path, end)
+    side = truncate_log(tmp_path, end)
     assert side is not None
     kept = {int(part.name): part.read_bytes() for part in Path(side).iterdir()}
     assert min(kept) == end
@@ -244,7 +244,7 @@ def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) 
         assert store.query("T", "k24")
         assert not store.query("T", "k25")
         assert store.put(Message("T", b"next")).queue_offset == 25
-    assert cut_log(tmp_path, store_end(tmp_path)) is None
+    assert truncate_log(tmp_path, store_end(tmp_path)) is None
 
 
 def store_end(path: Path) -> int:

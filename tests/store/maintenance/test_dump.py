@@ -93,7 +93,7 @@ def test_what_is_no_store_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError, match="a folder; name one file"):
         lines(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(StoreFormatError, match="no store file"):
+    with pytest.raises(StoreFormatError, match="not a store file"):
         lines(tmp_path / "notes.txt")
 
 

@@ -52,7 +52,7 @@ def test_cut_bytes_are_kept_aside_and_zeroed(tmp_path: Path, name: str, at: int,
     log = store / "commitlog" / f"{0:020d}"
     before = log.read_bytes()
     report = repair(store)
-    assert steps(report)[0] == ("cut", at, size)
+    assert steps(report)[0] == ("truncate", at, size)
     assert report.side_folder is not None
     assert (Path(report.side_folder) / f"{at:020d}").read_bytes() == before[at : at + size]
     assert log.read_bytes() == before[:at] + bytes(len(before) - at)
@@ -63,7 +63,7 @@ def test_cut_file_gets_its_size_back(tmp_path: Path) -> None:
     store = golden_case("short-file-5").unpack(tmp_path)
     log = store / "commitlog" / f"{0:020d}"
     report = repair(store, file_size_bytes=1 << 20)
-    assert [step[0] for step in steps(report)] == ["cut", "extend", "rebuild"]
+    assert [step[0] for step in steps(report)] == ["truncate", "extend", "rebuild"]
     assert log.stat().st_size == 1 << 20
     assert not problems(store)
     with StoreReader.open(store) as reader:
@@ -77,7 +77,7 @@ def test_last_file_of_several_gets_the_size_of_the_others(tmp_path: Path) -> Non
     assert "short-file" in problems(store)
     assert not repair(store).complete, "queues tell of records that went with the bytes"
     assert [step.action for step in repair(store).steps] == ["leave"]
-    assert repair(store, cut_at_damage=True).complete
+    assert repair(store, truncate_at_damage=True).complete
     assert log.stat().st_size == 32768
     assert not problems(store)
 
@@ -122,7 +122,7 @@ def test_damage_in_the_middle_is_left_unless_asked(tmp_path: Path) -> None:
     assert not report.complete
     assert ("leave", every[300], 0) in steps(report)
     assert fingerprint(store / "commitlog") == before
-    report = repair(store, cut_at_damage=True)
+    report = repair(store, truncate_at_damage=True)
     assert report.complete
     assert report.side_folder is not None
     assert not problems(store)

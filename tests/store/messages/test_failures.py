@@ -306,7 +306,7 @@ def test_a_log_file_that_cannot_be_looked_at_is_not_gone(
         return stat(path, **more)
 
     monkeypatch.setattr(os, "stat", fails)
-    with pytest.raises(StoreIOError, match=rf"look at .*{name}"):
+    with pytest.raises(StoreIOError, match=rf"stat .*{name}"):
         StoreReader.open(tmp_path / "store")
 
 

@@ -101,7 +101,7 @@ def test_repair_gives_up_what_is_lost_only_when_asked(rolled: Path) -> None:
     report = repair(rolled)
     assert [step.action for step in report.steps] == ["leave"]
     assert "11 messages" in report.steps[0].detail
-    report = repair(rolled, cut_at_damage=True)
+    report = repair(rolled, truncate_at_damage=True)
     assert report.complete
     assert "11 messages" in report.steps[0].detail
     assert not kinds(rolled)

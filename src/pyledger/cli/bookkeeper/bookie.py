@@ -85,16 +85,16 @@ def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
     for found in check.problems():
         counts[found.severity] += 1
         print_problem(found, as_json=as_json)
-    sound = not counts["problem"]
+    valid = not counts["problem"]
     if as_json:
-        facts = {"sound": sound, "problems": counts["problem"], "notes": counts["note"]}
+        facts = {"valid": valid, "problems": counts["problem"], "notes": counts["note"]}
         emit({"kind": "summary", **facts, "entries": check.entries, "unguarded": check.unguarded})
     else:
-        state = "sound" if sound else f"not sound: {counted(counts['problem'], 'problem')}"
+        state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
         copies = counted(check.entries, "copy of an entry", "copies of entries")
         unknown = f", {check.unguarded:,} whose digest needs a password" if check.unguarded else ""
         tell(f"{state}; {copies}{unknown}")
-    if not sound:
+    if not valid:
         ctx.exit(EXIT_PROBLEM)
 
 

@@ -115,7 +115,7 @@ def verify(
 ) -> None:
     """Check every entry, checksum and index unit of FOLDER, and its term file and checkpoint.
 
-    Exit 0 when it is sound, 1 when there are problems. Notes are no problems: recovery mends what they name.
+    Exit 0 when it is valid, 1 when there are problems. Notes are not problems: recovery repairs them.
     """
     from pyledger.store.dledger.reader import DLedgerReader
     from pyledger.store.dledger.verify import verify_dledger
@@ -128,9 +128,9 @@ def verify(
                 counts[found.severity] += 1
                 print_problem(found, as_json=as_json)
         stop = reader.scan()
-    sound = not counts["problem"]
+    valid = not counts["problem"]
     facts = {
-        "sound": sound,
+        "valid": valid,
         "problems": counts["problem"],
         "notes": counts["note"],
         "begin": stop.first_index,
@@ -146,10 +146,10 @@ def verify(
     if as_json:
         emit({"kind": "summary", **facts})
     else:
-        state = "sound" if sound else f"not sound: {counted(counts['problem'], 'problem')}"
+        state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
         held = counted(stop.entry_count, "entry", "entries")
         tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
-    if not sound:
+    if not valid:
         ctx.exit(EXIT_PROBLEM)
 
 

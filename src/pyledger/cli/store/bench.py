@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -25,19 +26,18 @@ _PULL = 32
 _SYNC_SECONDS = 0.5
 _SYNC_MOST = 20_000
 _TOPIC = "bench"
-_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How fast one thing went."""
+    """One measurement."""
 
     name: str
     what: str
     messages: int
     seconds: float
     baseline: str | None = None
-    """Name of the plain file operation that it is held against."""
+    """Name of the plain file operation to compare with."""
 
     @property
     def per_second(self) -> float:
@@ -51,27 +51,27 @@ class Measure:
 @click.option(
     "--folder",
     type=click.Path(),
-    help="Where to make the temporary store: the disk to measure. Default: /tmp.",
+    help="Folder for the temporary store, on the disk to measure. Default: /tmp.",
 )
 @json_option
 def command(messages: int, body_size: int, folder: str | None, as_json: bool) -> None:
-    """Measure appends and reads on this machine, against plain file operations in the same run.
+    """Measure appends and reads on this machine, compared with plain file operations in the same run.
 
-    All is written below a temporary folder and removed again. The page cache takes part: only the rows with
-    `sync` wait for the disk. docs/design/benchmarking.md has the full measurements.
+    Everything is written to a temporary folder, which is removed at the end. Only the rows with `sync` wait
+    for the disk; the others use the page cache. docs/design/benchmarking.md has the full measurements.
     """
-    with tempfile.TemporaryDirectory(prefix="pyledger-bench-", dir=folder) as place:
+    with tempfile.TemporaryDirectory(prefix="pyledger-bench-", dir=folder) as scratch:
         found: dict[str, Measure] = {}
         with progress("measuring", len(_STEPS), unit="steps") as advance:
             for number, step in enumerate(_STEPS, 1):
-                found |= {measure.name: measure for measure in step(place, messages, body_size)}
+                found |= {measure.name: measure for measure in step(scratch, messages, body_size)}
                 advance(number)
     if as_json:
         for measure in found.values():
             emit(_fields(measure, found, body_size))
         return
     print_table(("what", "messages/s", "body bytes/s", "against plain files"), _rows(found, body_size))
-    tell(f"{messages:,} messages of {body_size} bytes; a quiet machine and several runs tell more")
+    tell(f"{messages:,} messages of {body_size} bytes; repeat on an idle machine for reliable figures")
 
 
 def _ratio(measure: Measure, found: dict[str, Measure]) -> float | None:
@@ -106,9 +106,9 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def _plain_files(place: str, messages: int, body_size: int) -> Iterator[Measure]:
-    """What Python's own files do with the bare bodies."""
-    path, body = Path(place, "plain"), bytes(body_size)
+def _plain_files(folder: str, messages: int, body_size: int) -> Iterator[Measure]:
+    """Bare bodies through Python's own files."""
+    path, body = Path(folder, "plain"), bytes(body_size)
 
     def write() -> None:
         with path.open("wb") as file:
@@ -123,7 +123,7 @@ def _plain_files(place: str, messages: int, body_size: int) -> Iterator[Measure]
     yield Measure("file-write", "file.write, bare bodies", messages, _timed(write))
     yield Measure("file-read", "file.read, bare bodies", messages, _timed(read))
     count, seconds = 0, 0.0
-    # As in a store, the blocks of the file are there before: only data is waited for.
+    # As in a store, the blocks of the file are allocated before, so that a sync waits for data only.
     path.write_bytes(bytes(body_size * _SYNC_MOST if body_size <= 4096 else 64 << 20))
     with path.open("r+b", buffering=0) as file:
         os.fsync(file.fileno())
@@ -137,15 +137,15 @@ def _plain_files(place: str, messages: int, body_size: int) -> Iterator[Measure]
     path.unlink()
 
 
-def _appends(place: str, messages: int, body_size: int) -> Iterator[Measure]:
+def _appends(folder: str, messages: int, body_size: int) -> Iterator[Measure]:
     """Appends without waiting for the disk: one call each, then batches.
 
-    The first file of a new store is cold. What is measured goes into files that were made ahead of need, as
-    in a store that has run for a while.
+    The first file of a new store is filled before: the measured appends use preallocated files, as in a store
+    that has run for a while.
     """
     body = bytes(body_size)
     batch, batches = [body] * _BATCH, max(1, messages // _BATCH)
-    with _open_store(os.path.join(place, "store"), messages * (body_size + 110)) as store:
+    with _open_store(os.path.join(folder, "store"), messages * (body_size + 110)) as store:
         put, put_many = store.appender(_TOPIC, 0).put, store.appender(_TOPIC, 1).put_many
         cold_end = store.max_offset + messages * body_size
         while store.max_offset < cold_end:
@@ -164,11 +164,11 @@ def _appends(place: str, messages: int, body_size: int) -> Iterator[Measure]:
         yield Measure("append-batch", f"append, batches of {_BATCH}", many, _timed(in_batches), "file-write")
 
 
-def _reads(place: str, messages: int, _body_size: int) -> Iterator[Measure]:
-    """Reads of what the appends left: by queue as a consumer pulls, and the log in its order."""
+def _reads(folder: str, messages: int, _body_size: int) -> Iterator[Measure]:
+    """Reads of the appended messages: by queue as a consumer pulls, and in log order."""
     from pyledger.store.reading.reader import StoreReader
 
-    path = os.path.join(place, "store")
+    path = os.path.join(folder, "store")
     with _open_store(path, None) as store:
 
         def pull() -> None:
@@ -187,10 +187,10 @@ def _reads(place: str, messages: int, _body_size: int) -> Iterator[Measure]:
         yield Measure("scan", "scan the log, CRC checked", total, _timed(scan), "file-read")
 
 
-def _synced_appends(place: str, _messages: int, body_size: int) -> Iterator[Measure]:
-    """Appends that are on disk when the call returns, from one caller."""
+def _synced_appends(folder: str, _messages: int, body_size: int) -> Iterator[Measure]:
+    """Appends of one caller that are on disk when the call returns."""
     body, count = bytes(body_size), 0
-    with _open_store(os.path.join(place, "sync"), 64 << 20, flush_disk_type="sync") as store:
+    with _open_store(os.path.join(folder, "sync"), 64 << 20, flush_disk_type="sync") as store:
         put = store.appender(_TOPIC, 0).put
         begun, seconds = time.perf_counter(), 0.0
         while seconds < _SYNC_SECONDS and count < _SYNC_MOST:
@@ -204,8 +204,7 @@ def _open_store(path: str, log_bytes: int | None, **settings: Unpack[StoreSettin
     from pyledger.store.messages.message_store import MessageStore
 
     if log_bytes is not None:
-        pages = -(-log_bytes // _PAGE_BYTES)
-        settings["mapped_file_size_bytes"] = min(max(pages * _PAGE_BYTES, 4 << 20), 1 << 30)
+        settings["mapped_file_size_bytes"] = min(max(-(-log_bytes // PAGESIZE) * PAGESIZE, 4 << 20), 1 << 30)
     return MessageStore.open(path, **settings)
 
 

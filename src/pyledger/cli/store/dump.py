@@ -22,7 +22,7 @@ Examples:
 def command(file: str, limit: int | None, as_json: bool) -> None:
     """Show any single store FILE: commit log, queue, index, checkpoint, lock, JSON and timer files.
 
-    Positions are bytes from the start of the file. The file's kind is told by its place and name.
+    Positions are bytes from the start of the file. Path and name determine the kind of the file.
     """
     from itertools import islice
 

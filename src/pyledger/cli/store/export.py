@@ -38,8 +38,8 @@ _STEP = 4096
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by the ending of OUT.")
 @click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
 @click.option("--body", type=click.Choice(BODY_CHOICES), default="auto", show_default=True, help=BODY_HELP)
-@click.option("--packed", is_flag=True, help="Arrow and Parquet: leave packed bodies as they are stored.")
-@click.option("--force", is_flag=True, help="Replace OUT when it is there.")
+@click.option("--compressed", is_flag=True, help="Arrow and Parquet: do not decompress bodies.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @selection_options
 @order_option("queue")
 @corrupt_option
@@ -50,23 +50,23 @@ def command(
     kind: str | None,
     columns: str | None,
     body: str,
-    packed: bool,
+    compressed: bool,
     force: bool,
     order: str,
     on_corrupt: Any,
     as_json: bool,
     **selection: Any,
 ) -> None:
-    """Copy messages of STORE to the file OUT, which appears only when it is complete and on disk.
+    """Copy messages of STORE to the file OUT, which is created only when it is complete and on disk.
 
-    Arrow and Parquet hold the columns that `pyledger.arrow` and Spark give, bodies as bytes. The columns of
-    JSON lines and CSV are those of `pyledger cat --json`.
+    Arrow and Parquet files have the columns of `pyledger.arrow` and Spark, with bodies as bytes. JSON lines
+    and CSV have those of `pyledger cat --json`.
     """
     kind = kind or os.path.splitext(out)[1].lstrip(".").lower()
     if kind not in FORMATS:
         raise click.UsageError(f"the ending of {out} names no format; give --format {'|'.join(FORMATS)}")
     if os.path.lexists(out) and not force:
-        raise click.UsageError(f"{out} is there already; --force replaces it")
+        raise click.UsageError(f"{out} already exists; --force replaces it")
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     if kind in ("arrow", "parquet") and body != "auto":
         raise click.UsageError("--body is for jsonl and csv; Arrow and Parquet hold bodies as bytes")
@@ -77,7 +77,9 @@ def command(
         import_arrow()
 
         def write(reader: Any, draft: str, advance: Advance) -> int:
-            return write_columns(reader, draft, kind, names, order, selection, packed=packed, advance=advance)
+            return write_columns(
+                reader, draft, kind, names, order, selection, decompress=not compressed, advance=advance
+            )
     else:
 
         def write(reader: Any, draft: str, advance: Advance) -> int:
@@ -110,7 +112,7 @@ def command(
 
 @contextmanager
 def _complete_file(out: str) -> Iterator[str]:
-    """Give the path of a draft that becomes `out` once it is whole and on disk, and vanishes otherwise."""
+    """Yield the path of a draft. It is renamed to `out` when it is complete and on disk, and else removed."""
     draft = f"{out}.part"
     try:
         yield draft
@@ -163,12 +165,12 @@ def _choose(fields: dict[str, Any], columns: list[str]) -> dict[str, Any]:
     known = {*fields, "tagsCode", "bodyProblem"}
     for name in columns:
         if name not in known:
-            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(fields)}")
+            raise click.UsageError(f"no column {name!r}; the columns are {', '.join(fields)}")
     return {name: fields.get(name) for name in columns}
 
 
 def _csv_columns(fields: dict[str, Any]) -> list[str]:
-    """Columns of a whole CSV: those that only some messages have as well."""
+    """Columns of the whole CSV file, with those that only some messages have."""
     names = list(fields)
     if "tagsCode" not in names:
         names.insert(names.index("layout") + 1, "tagsCode")

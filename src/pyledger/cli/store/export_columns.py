@@ -9,7 +9,11 @@ from pyledger.cli.parameters import require_topics
 
 
 def import_arrow() -> Any:
-    """The module `pyledger.arrow`, or one line that says what to install."""
+    """Import `pyledger.arrow`.
+
+    Raises:
+        CannotReachError: a package is missing; the text names what to install.
+    """
     try:
         import pyledger.arrow
     except ImportError as error:
@@ -25,7 +29,7 @@ def write_columns(
     order: str,
     selection: dict[str, Any],
     *,
-    packed: bool,
+    decompress: bool,
     advance: Advance,
 ) -> int:
     """Write an Arrow IPC file or a Parquet file; return the number of messages."""
@@ -34,7 +38,7 @@ def write_columns(
     schema = arrow.schema_for(names)
     count = 0
     with _writer(draft, kind, schema) as target:
-        for batch in _batches(arrow, reader, names, order, selection, packed=packed):
+        for batch in _batches(arrow, reader, names, order, selection, decompress=decompress):
             target.write_batch(batch.select(names))
             count += batch.num_rows
             advance(count)
@@ -54,13 +58,13 @@ def _writer(draft: str, kind: str, schema: Any) -> Any:
 
 
 def _batches(
-    arrow: Any, reader: Any, columns: list[str], order: str, selection: dict[str, Any], *, packed: bool
+    arrow: Any, reader: Any, columns: list[str], order: str, selection: dict[str, Any], *, decompress: bool
 ) -> Iterator[Any]:
-    """Record batches of the selected messages, in the asked order."""
+    """Record batches of the selected messages, in log or queue order."""
     start, end = selection["start_offset"], selection["end_offset"]
     in_queues = order == "queue"
-    needs_place = not in_queues and (start is not None or end is not None)
-    wanted = [*columns, "physicalOffset"] if needs_place and "physicalOffset" not in columns else columns
+    filtered = not in_queues and (start is not None or end is not None)
+    wanted = [*columns, "physicalOffset"] if filtered and "physicalOffset" not in columns else columns
     found: Iterable[Any] = arrow.scan(
         reader,
         topics=selection["topics"] or None,
@@ -73,11 +77,11 @@ def _batches(
         tags=selection["tags"],
         key=selection["key"],
         include_unindexed=not in_queues,
-        decompress=not packed,
+        decompress=decompress,
         on_corrupt=reader.on_corrupt,
         plan=order,
     )
-    if needs_place:
+    if filtered:
         found = _within(found, start, end)
     if selection["tail"] is not None:
         found = _last(found, selection["tail"])
@@ -85,17 +89,17 @@ def _batches(
 
 
 def _within(batches: Iterable[Any], start: int | None, end: int | None) -> Iterator[Any]:
-    """Rows whose physical offset (bytes) lies in [start, end)."""
+    """Rows with physical offsets (bytes) in [start, end)."""
     import pyarrow.compute as pc
 
     for batch in batches:
-        place = batch.column(batch.schema.get_field_index("physicalOffset"))
+        offsets = batch.column(batch.schema.get_field_index("physicalOffset"))
         kept = batch
         if start is not None:
-            kept = kept.filter(pc.greater_equal(place, start))
-            place = kept.column(kept.schema.get_field_index("physicalOffset"))
+            kept = kept.filter(pc.greater_equal(offsets, start))
+            offsets = kept.column(kept.schema.get_field_index("physicalOffset"))
         if end is not None:
-            kept = kept.filter(pc.less(place, end))
+            kept = kept.filter(pc.less(offsets, end))
         if kept.num_rows:
             yield kept
 

@@ -34,12 +34,12 @@ def compile_pattern(pattern: str, *, ignore_case: bool, fixed: bool) -> re.Patte
         return re.compile(text.encode("utf-8", "surrogateescape"), re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError) as error:
         raise click.BadParameter(
-            f"{pattern!r} is no regular expression: {error}", param_hint="PATTERN"
+            f"{pattern!r} is not a regular expression: {error}", param_hint="PATTERN"
         ) from error
 
 
 def matches(message: Any, pattern: re.Pattern[bytes]) -> bool:
-    """Whether the unpacked body, or the value of a property, holds the pattern."""
+    """Whether the decompressed body or the value of a property matches."""
     try:
         body = message.plain_body
     except CorruptBodyError:
@@ -72,7 +72,7 @@ def command(
     as_json: bool,
     **selection: Any,
 ) -> None:
-    """Print messages of STORE whose unpacked body or property values match PATTERN.
+    """Print messages of STORE whose decompressed body or property values match PATTERN.
 
     PATTERN is a regular expression as Python writes it. --limit and --tail count matches.
     """

@@ -1,4 +1,4 @@
-"""`pyledger info`: what a store holds."""
+"""`pyledger info`: the contents and the state of a store."""
 
 import os
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ Fields = dict[str, Any]
 )
 @json_option
 def command(store: str, show_all: bool, as_json: bool) -> None:
-    """Tell what STORE holds: files, offsets, topics, queues, times, how it was closed, what is unusual."""
+    """Show the files, offsets, topics, queues and times of STORE, its last shutdown, and unusual contents."""
     from pyledger.clock import SystemClock
     from pyledger.store.files.staged_rows import find_staged
     from pyledger.store.reading.reader import StoreReader
@@ -90,9 +90,9 @@ def _print_store(facts: Fields, queues: list[Fields], unusual: list[Fields], *, 
     else:
         write_line(f"\n{len(queues):,} queues: --all or --json lists them")
     for fields in unusual:
-        place = fields.get("file", f"physical offset {fields.get('physicalOffset')}")
+        where = fields.get("file", f"physical offset {fields.get('physicalOffset')}")
         size = f" ({counted(fields['sizeBytes'], 'byte')})" if fields["kind"] == "staged" else ""
-        write_line(printable(f"{fields['kind']}: {place}{size}: {fields['detail']}"))
+        write_line(printable(f"{fields['kind']}: {where}{size}: {fields['detail']}"))
 
 
 def _store_facts(reader: Any) -> Fields:
@@ -147,7 +147,7 @@ def _queue_facts(reader: Any) -> Iterator[Fields]:
 
 
 def _store_timestamp(reader: Any, physical_offset: int) -> int | None:
-    """Store time (ms) of the record at a physical offset (bytes); None where none is sound."""
+    """Store time (ms) of the record at a physical offset (bytes); None without a valid one."""
     try:
         timestamp: int = reader.message_at(physical_offset).store_timestamp
     except StoreError:

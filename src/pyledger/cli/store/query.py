@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Find messages of STORE by topic and key, or one by its id.
 
-    As in RocketMQ, a query by key answers with at most 64 messages, the newest.
+    As in RocketMQ, a query by key returns the newest messages, at most 64.
     """
     from pyledger.store.reading.reader import StoreReader
 
@@ -74,13 +74,13 @@ def command(
 
 
 def find_by_id(reader: Any, msg_id: str) -> Any:
-    """The message with an id. An id that leads to no message is more often mistyped than a sign of damage."""
+    """Return the message with an id. A wrong id is more likely mistyped than a sign of damage."""
     try:
         return reader.message_by_id(msg_id)
     except OffsetOutOfRangeError as error:
         raise click.ClickException(f"no message in {reader.path} has this id: {error}") from None
     except CorruptRecordError as error:
-        place = f"physical offset {error.physical_offset}"
+        where = f"physical offset {error.physical_offset}"
         raise click.ClickException(
-            f"no message in {reader.path} has this id: at {place}, {error.problem}"
+            f"no message in {reader.path} has this id: at {where}, {error.problem}"
         ) from None

@@ -17,9 +17,9 @@ Example:
 @store_argument
 @json_option
 def command(store: str, as_json: bool) -> None:
-    """Make the consume queues and the index of STORE anew, from the commit log alone.
+    """Rebuild the consume queues and the index of STORE from the commit log alone.
 
-    The new files are built beside the old ones and take their places once they are whole and on disk.
+    The new files replace the old ones when they are complete and on disk.
     """
     from pyledger.store.files.folder import read_folder
     from pyledger.store.maintenance.rebuild import rebuild
@@ -35,5 +35,5 @@ def command(store: str, as_json: bool) -> None:
         counts = {"records": report.records, "queues": report.queues, "indexFiles": report.index_files}
         emit({"kind": "rebuilt", **counts, "seconds": round(seconds, 3)})
     else:
-        made = f"{counted(report.queues, 'queue')}, {counted(report.index_files, 'index file')}"
-        tell(f"{made} made from {counted(report.records, 'record')}")
+        rebuilt = f"{counted(report.queues, 'queue')}, {counted(report.index_files, 'index file')}"
+        tell(f"{rebuilt} rebuilt from {counted(report.records, 'record')}")

@@ -12,8 +12,8 @@ Examples:
   pyledger repair store
 """
 
-_DEEDS = {
-    "cut": ("would cut off", "cut off"),
+_ACTIONS = {
+    "truncate": ("would truncate", "truncated"),
     "extend": ("would extend", "extended"),
     "rebuild": ("would rebuild", "rebuilt"),
     "reset-checkpoint": ("would reset", "reset"),
@@ -24,34 +24,39 @@ _DEEDS = {
 
 @click.command("repair", epilog=EXAMPLES)
 @store_argument
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the steps; change nothing.")
 @click.option(
-    "--cut-at-damage",
+    "--truncate-at-damage",
     is_flag=True,
-    help="Cut the log before damage in its middle, with all that follows; where its end is lost, the queues.",
+    help="Truncate the log before damage in its middle; if its end is lost, rebuild the queues without it.",
 )
 @click.option(
     "--file-size",
     type=parse_size,
     metavar="SIZE",
-    help="Size of a whole commit-log file, such as 1GiB, where a lone file that was cut does not tell it.",
+    help="Size of a full commit-log file, such as 1GiB, if the only file is too short.",
 )
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, store: str, dry_run: bool, cut_at_damage: bool, file_size: int | None, as_json: bool
+    ctx: click.Context,
+    store: str,
+    dry_run: bool,
+    truncate_at_damage: bool,
+    file_size: int | None,
+    as_json: bool,
 ) -> None:
-    """Make a damaged STORE one that Java and PyLedger open. Cut bytes go to a side folder first.
+    """Change a damaged STORE so that Java and PyLedger can open it. Removed bytes are saved in a side folder.
 
-    Damage in the middle of the log is left where it is, for what follows it is sound, and so are queues that
-    name what is lost at its end; --cut-at-damage cuts them there. What Spark jobs that are gone have staged
-    is removed. Exit 1 when damage is left.
+    Damage in the middle of the log stays, because the records after it are valid. So do queues that name
+    records lost at its end. --truncate-at-damage truncates them there. Staged files of Spark jobs that have
+    ended are removed. Exit 1 when damage is left.
     """
     from pyledger.store.files.folder import read_folder
     from pyledger.store.maintenance.repair import repair
 
-    read_folder(store)  # a lock file must not be left in what is no store
-    report = repair(store, dry_run, file_size_bytes=file_size, cut_at_damage=cut_at_damage)
+    read_folder(store)  # raises before a lock file is created in a folder that is not a store
+    report = repair(store, dry_run, file_size_bytes=file_size, truncate_at_damage=truncate_at_damage)
     for step in report.steps:
         if as_json:
             emit(
@@ -66,10 +71,10 @@ def command(
                 }
             )
         else:
-            place = step.file if step.offset is None else f"{step.file} @{step.offset}"
-            deed = _DEEDS.get(step.action, (f"would {step.action}", step.action))[not dry_run]
+            where = step.file if step.offset is None else f"{step.file} @{step.offset}"
+            action = _ACTIONS[step.action][not dry_run]
             size = f" ({step.size_bytes:,} bytes)" if step.size_bytes else ""
-            write_line(printable(f"{deed} {place}{size}: {step.detail}"))
+            write_line(printable(f"{action} {where}{size}: {step.detail}"))
     if as_json:
         emit(
             {
@@ -83,7 +88,7 @@ def command(
     elif not report.steps:
         tell("nothing to repair")
     else:
-        kept = f"; cut bytes are kept in {report.side_folder}" if report.side_folder else ""
+        kept = f"; removed bytes are saved in {report.side_folder}" if report.side_folder else ""
         verb = "would be taken; nothing was changed" if dry_run else "taken"
         tell(f"{counted(len(report.steps), 'step')} {verb}{kept}")
     if not report.complete:

@@ -1,4 +1,4 @@
-"""`pyledger verify`: check a store whole."""
+"""`pyledger verify`: check a whole store."""
 
 import click
 
@@ -19,8 +19,8 @@ Example:
 def command(ctx: click.Context, store: str, as_json: bool) -> None:
     """Check every record, CRC, queue unit, index chain and the checkpoint of STORE against each other.
 
-    Exit 0 when the store is sound, 1 when there are problems. Notes are no problems: recovery mends what they
-    name, or it is merely unusual.
+    Exit 0 when the store is valid, 1 when there are problems. Notes are not problems: recovery repairs what
+    they describe, or it is only unusual.
     """
     from pyledger.store.files.folder import read_folder
     from pyledger.store.maintenance.verify import verify
@@ -33,18 +33,18 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
         for found in verify(store, progress=advance):
             counts[found.severity] += 1
             print_problem(found, as_json=as_json)
-    sound = not counts["problem"]
+    valid = not counts["problem"]
     if as_json:
-        summary = {"sound": sound, "problems": counts["problem"], "notes": counts["note"]}
+        summary = {"valid": valid, "problems": counts["problem"], "notes": counts["note"]}
         emit({"kind": "summary", **summary, "clean": folder.clean})
     else:
         tell(_summary(counts["problem"], counts["note"], clean=folder.clean))
-    if not sound:
+    if not valid:
         ctx.exit(EXIT_PROBLEM)
 
 
 def _summary(problems: int, notes: int, *, clean: bool) -> str:
-    parts = [f"not sound: {counted(problems, 'problem')}" if problems else "sound"]
+    parts = [f"not valid: {counted(problems, 'problem')}" if problems else "valid"]
     if notes:
         parts.append(counted(notes, "note"))
     if not clean:
@@ -52,5 +52,5 @@ def _summary(problems: int, notes: int, *, clean: bool) -> str:
             "the last writer did not shut down (or is running): the next opening for writing recovers it"
         )
     if problems:
-        parts.append("`pyledger repair --dry-run` tells what can be mended")
+        parts.append("`pyledger repair --dry-run` lists what can be repaired")
     return "; ".join(parts)

@@ -24,7 +24,7 @@ _STEP = 2048
 @click.argument("store", type=click.Path())
 @click.argument("file", type=click.Path(allow_dash=True), default="-")
 @click.option("--topic", required=True, help="Topic of all messages.")
-@click.option("--queues", type=Number(1, 1 << 16), default=4, show_default=True, help="Spread over so many.")
+@click.option("--queues", type=Number(1, 1 << 16), default=4, show_default=True, help="Number of queues.")
 @click.option("--key", "key_field", metavar="FIELD", help="Field with the key; equal keys go to one queue.")
 @click.option("--tag", "tag_field", metavar="FIELD", help="Field with the tag.")
 @click.option(
@@ -49,11 +49,12 @@ def command(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Append one message for each line of FILE, or of stdin, to STORE, which is made if it is not there.
+    """Append one message for each line of FILE, or of stdin, to STORE, which is created if it does not exist.
 
-    A JSON line is stored as it stands; a CSV row is stored as a JSON object of strings. Without --key
-    messages go to the queues in turn, with it as RocketMQ's SelectMessageQueueByHash sends them. All messages
-    are on disk when the command ends. A line that cannot be read ends it; what stood before it stays.
+    A JSON line is stored unchanged; a CSV row is stored as a JSON object of strings. Without --key the queues
+    are used round robin; with --key the queue is chosen as by RocketMQ's SelectMessageQueueByHash. All
+    messages are on disk when the command ends. It ends at a line that it cannot read; the messages before are
+    stored.
     """
     from pyledger.config.store import StoreConfig
 
@@ -76,7 +77,7 @@ def command(
 
 
 def _take_first(rows: Iterator[Row]) -> Iterator[Row]:
-    """At most one row: input that is wrong from the start must not leave a new store behind."""
+    """Yield at most one row: input without a valid first row must not create a store."""
     row = next(rows, None)
     if row is not None:
         yield row
@@ -92,7 +93,7 @@ def _append(
     options: dict[str, Any],
     total: int | None,
 ) -> int:
-    """Append all rows; return how many. When something ends it before, say how many are stored."""
+    """Append all rows and return their number. On an error or Ctrl-C, print how many are stored."""
     from pyledger.errors import IllegalMessageError, RecordTooLargeError
     from pyledger.store.messages.message_store import MessageStore
 
@@ -123,7 +124,7 @@ def _append(
                 if not count % _STEP:
                     advance(done)
     except BaseException:
-        # Ctrl-C may come between a put and its count: the queues know.
+        # Ctrl-C may come between a put and its count, so the queues are counted.
         stored = sum(appender.next_queue_offset for appender in appenders) - before
         if stored:
             tell(f"{counted(stored, 'message')} appended before this; kept in {store}")
@@ -137,12 +138,12 @@ _KEYS_REMEMBERED = 100_000
 def _setting(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--set")
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
     return name.strip(), _plain_size(value.strip())
 
 
 def _plain_size(value: str) -> str:
-    """A size with a unit as bytes; anything else as it stands."""
+    """Convert a size with a unit to bytes; return anything else unchanged."""
     if not value[:1].isdigit() or value.isdigit():
         return value
     try:

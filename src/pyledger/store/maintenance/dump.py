@@ -1,7 +1,7 @@
-"""An annotated dump of any single store file, told by its place and name: one dict for each thing in it.
+"""An annotated dump of a single store file, one dict per item.
 
-Every dict has `kind` and, where it makes sense, `position` (bytes from the start of the file). Nothing is
-changed and no length from the file is trusted.
+Path and name determine the kind of file. Every dict has `kind` and usually `position` (bytes from the start
+of the file). Nothing is changed, and no length in the file is trusted.
 """
 
 import json
@@ -46,7 +46,7 @@ def dump_file(path: str) -> Iterator[Line]:
 
     Raises:
         StoreNotFoundError: no such file.
-        StoreFormatError: its place and name tell no kind of store file.
+        StoreFormatError: path and name are not those of a store file.
         StoreIOError: it cannot be read.
     """
     if not os.path.isfile(path):
@@ -58,10 +58,10 @@ def dump_file(path: str) -> Iterator[Line]:
 
 
 def file_kind(path: str) -> str:
-    """What kind of store file a path names.
+    """Return the kind of store file that a path names.
 
     Raises:
-        StoreFormatError: none that we know.
+        StoreFormatError: no known kind.
     """
     whole = os.path.abspath(path)
     name = os.path.basename(whole)
@@ -78,7 +78,7 @@ def file_kind(path: str) -> str:
     if parents[0] == "config" or name.removesuffix(".bak").endswith(".json") or name == "position-checkpoint":
         return "timercheck" if name == "timercheck" else "json"
     raise StoreFormatError(
-        path, "no store file by its place and name", "dump a file where its writer put it, in a store folder"
+        path, "is not a store file by its path and name", "dump a file inside a store folder"
     )
 
 
@@ -106,9 +106,9 @@ def _dump_log(path: str) -> Iterator[Line]:
             yield {"kind": "blank", "position": position, "sizeBytes": size}
             return
         else:
-            behind = find_next_record(view, offset + 1)
-            end = view.end_offset if behind is None else behind
-            kind = "zeroes" if stop.status == "zeroes" and behind is None else "damage"
+            following = find_next_record(view, offset + 1)
+            end = view.end_offset if following is None else following
+            kind = "zeroes" if stop.status == "zeroes" and following is None else "damage"
             line = {"kind": kind, "position": position, "sizeBytes": end - offset}
             yield line if kind == "zeroes" else {**line, "problem": stop.problem or "zeroes"}
             offset = end
@@ -262,7 +262,7 @@ def _dump_json(path: str) -> Iterator[Line]:
     try:
         yield {"kind": "json", "value": json.loads(text)}
     except ValueError:
-        # Upstream writes integer keys without quotes: not JSON, so the text is shown as it stands.
+        # Not JSON: upstream writes integer keys without quotes.
         yield {"kind": "text", "text": text}
 
 

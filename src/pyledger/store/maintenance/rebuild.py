@@ -1,7 +1,7 @@
-"""`rebuild`: consume queues and index made anew from the commit log alone.
+"""`rebuild`: recreate consume queues and index from the commit log alone.
 
-They are built beside the old ones, made durable, and only then put into their places. A crash at any moment
-leaves of each kind the old files or the new ones: what it cut off is settled when a writer opens the folder.
+They are built in a folder of their own, flushed, and then replace the old ones. A crash leaves the old or the
+new files of each kind; the next writer that opens the store completes or undoes the replacement.
 """
 
 import os
@@ -38,7 +38,7 @@ _SLICE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What a rebuild made."""
+    """Counts of a rebuild."""
 
     records: int
     queues: int
@@ -46,9 +46,9 @@ class RebuildReport:
 
 
 def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> RebuildReport:
-    """Make consume queues and index files anew.
+    """Recreate consume queues and index files.
 
-    Queues keep their numbers, those without messages too. Damage in the middle of the log is left out.
+    Queues keep their offsets, even those without messages. Damage in the middle of the log is skipped.
 
     Args:
         path: The store folder.
@@ -56,10 +56,10 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
 
     Raises:
         StoreLockedError: another process has the store open for writing.
-        StoreFullError: no room for the new files. The old ones are as they were.
-        CorruptRecordError: the log lacks its end, and the queues are all that tells.
+        StoreFullError: the disk is full. The old files are unchanged.
+        CorruptRecordError: the end of the log is missing, and only the queues show it.
 
-    Durability: on return the new files are in place and survive a power cut.
+    Durability: on return the new files are in place and survive a power failure.
     """
     root = os.fspath(path)
     with lock_store(root):
@@ -69,41 +69,41 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
 def rebuild_locked(
     root: str, progress: Callable[[int], None] | None = None, *, accept_loss: bool = False
 ) -> RebuildReport:
-    """As `rebuild`, by one who holds the store's lock; `accept_loss`: also where the log lacks its end."""
-    read_folder(root)  # of a DLedger log only its group knows what is committed, and shall have units
-    beside = os.path.join(root, REBUILD_FOLDER)
+    """As `rebuild`, under the caller's lock; with `accept_loss` also if the end of the log is missing."""
+    read_folder(root)  # raises for a DLedger log: only its group knows which entries are committed
+    target = os.path.join(root, REBUILD_FOLDER)
     undo_rebuild(root)
     lost = None if accept_loss else find_lost_end(root)
     if lost is not None:
         raise lost.error()
-    os.mkdir(beside)
+    os.mkdir(target)
     try:
         with StoreReader.open(root, on_corrupt="skip") as reader:
-            report = _build(reader, beside, progress)
+            report = _build(reader, target, progress)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
         raise
     commit_rebuild(root)
     return report
 
 
-def _build(reader: StoreReader, beside: str, progress: Callable[[int], None] | None) -> RebuildReport:
+def _build(reader: StoreReader, target: str, progress: Callable[[int], None] | None) -> RebuildReport:
     folder = reader.layout
-    index = IndexFileSet(os.path.join(beside, INDEX_FOLDER), *folder.index_geometry())
-    dispatcher = Dispatcher(_queue_opener(folder, beside), index, start_offset=reader.min_offset)
+    index = IndexFileSet(os.path.join(target, INDEX_FOLDER), *folder.index_geometry())
+    dispatcher = Dispatcher(_queue_opener(folder, target), index, start_offset=reader.min_offset)
     _dispatch(dispatcher, reader.view, progress)
     for queue in dispatcher.queues.values():
         queue.close()
     report = RebuildReport(dispatcher.message_count, len(dispatcher.queues), len(index.files))
     index.close()
-    _keep_emptied(folder, beside, reader.view, dispatcher.queues.keys())
+    _copy_emptied(folder, target, reader.view, dispatcher.queues.keys())
     for name in DERIVED_FOLDERS:
-        os.makedirs(os.path.join(beside, name), exist_ok=True)
+        os.makedirs(os.path.join(target, name), exist_ok=True)
     return report
 
 
 def _queue_opener(
-    folder: StoreFolder, beside: str
+    folder: StoreFolder, target: str
 ) -> Callable[[str, int, bool], ConsumeQueue | BatchConsumeQueue]:
     sizes = {kind: folder.queue_file_size_bytes(kind) for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER)}
     batch_topics = {topic for topic, _, _ in folder.queue_folders(BATCH_QUEUE_FOLDER)}
@@ -112,7 +112,7 @@ def _queue_opener(
         batch = inner_batch or topic in batch_topics
         kind = BATCH_QUEUE_FOLDER if batch else QUEUE_FOLDER
         queue_type = BatchConsumeQueue if batch else ConsumeQueue
-        queue = queue_type(os.path.join(beside, kind), topic, queue_id, sizes[kind])
+        queue = queue_type(os.path.join(target, kind), topic, queue_id, sizes[kind])
         queue.recover()
         return queue
 
@@ -123,20 +123,20 @@ def _dispatch(dispatcher: Dispatcher, view: LogView, progress: Callable[[int], N
     while dispatcher.dispatched_where < view.end_offset:
         where = dispatcher.dispatched_where
         try:
-            # A record that crosses the slice's end waits for the next one.
+            # A record that crosses the end of the slice is dispatched with the next one.
             dispatcher.dispatch(view, min(where + _SLICE_BYTES, view.end_offset))
         except CorruptRecordError as error:
             dispatcher.start_at(find_next_record(view, error.physical_offset + 1) or view.end_offset)
-        for _, _, _, _, refusal in dispatcher.stalled:
-            raise refusal
+        for _, _, _, _, stalled_by in dispatcher.stalled:
+            raise stalled_by
         if progress is not None:
             progress(dispatcher.dispatched_where)
 
 
-def _keep_emptied(
-    folder: StoreFolder, beside: str, view: LogView, filled: Container[tuple[str, int]]
+def _copy_emptied(
+    folder: StoreFolder, target: str, view: LogView, filled: Container[tuple[str, int]]
 ) -> None:
-    """A queue whose messages were all deleted keeps its files: nothing else remembers its numbers."""
+    """Copy the files of queues whose messages were all deleted: only they have the queue's offsets."""
     for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER):
         for topic, queue_id, old in folder.queue_folders(kind):
             if (topic, queue_id) in filled:
@@ -145,5 +145,5 @@ def _keep_emptied(
             stored.recover(view)
             stored.correct_min_offset(view.start_offset)
             if stored.min_offset == stored.max_offset > 0:
-                shutil.copytree(old, os.path.join(beside, kind, topic, str(queue_id)))
+                shutil.copytree(old, os.path.join(target, kind, topic, str(queue_id)))
             stored.close()

@@ -1,11 +1,13 @@
-"""`repair`: make a damaged store one that Java and PyLedger open, and lose nothing on the way.
+"""`repair`: change a damaged store so that Java and PyLedger can open it, without losing messages.
 
-What `verify` calls a problem is mended where it can be: half a record at the log's end is cut off, as
-recovery does; a file that was cut short gets its size back; queues and index that do not fit the log are
-rebuilt from it; a checkpoint that cannot be true is replaced by one that knows nothing. What abandoned Spark
-jobs have staged is removed. Cut bytes are on disk in a side folder before anything is changed. Damage in the
-middle of the log stays where it is, for what follows is sound; on request the log is cut before it. Where the
-log lacks its end, queues and index name what is gone, so they stay as they are; on request they are cut.
+It repairs the problems that `verify` finds: an incomplete record at the end of the log is removed, as
+recovery does; a file that is too short is extended; queues and index that do not match the log are rebuilt;
+an inconsistent checkpoint is replaced by an empty one; staged files of abandoned Spark jobs are removed.
+Removed bytes are on disk in a side folder before the log is changed.
+
+Damage in the middle of the log stays, because the records after it are valid; on request the log is truncated
+before it. If the end of the log is missing, queues and index stay, because they name what is lost; on request
+they are rebuilt without it.
 """
 
 import os
@@ -36,7 +38,7 @@ from pyledger.store.files.staged_rows import find_staged, remove
 from pyledger.store.maintenance.rebuild import rebuild_locked
 from pyledger.store.maintenance.verify import verify
 
-Action = Literal["cut", "extend", "rebuild", "reset-checkpoint", "remove", "leave"]
+Action = Literal["truncate", "extend", "rebuild", "reset-checkpoint", "remove", "leave"]
 _CHUNK_BYTES = 1 << 20
 _TAIL = {"torn-record", "lost-records"}
 _PROPERTIES = {"batch-count", "unreachable"}
@@ -45,28 +47,28 @@ _MIDDLE = {"damaged-record", "missing-file", "blank-record"}
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that was done, or would be."""
+    """One change that was made, or would be."""
 
     action: Action
     file: str
     offset: int | None
-    """Where: a physical offset (bytes) in the log."""
+    """Physical offset (bytes) in the log."""
     size_bytes: int
-    """How many bytes are cut or added."""
+    """Bytes removed or added."""
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair did, or would do."""
+    """Steps of a repair."""
 
     steps: tuple[RepairStep, ...]
     side_folder: str | None
-    """Where the cut bytes are kept; None when nothing was cut."""
+    """Folder with the bytes removed from the log; None without any."""
 
     @property
     def complete(self) -> bool:
-        """Whether no damage was left where it is."""
+        """Whether no damage is left."""
         return all(step.action != "leave" for step in self.steps)
 
 
@@ -75,68 +77,68 @@ def repair(
     dry_run: bool = False,
     *,
     file_size_bytes: int | None = None,
-    cut_at_damage: bool = False,
+    truncate_at_damage: bool = False,
 ) -> RepairReport:
-    """Mend what is damaged.
+    """Repair a damaged store.
 
     Args:
         path: The store folder.
-        dry_run: Only say what would be done.
-        file_size_bytes: Size of a whole commit-log file, where a lone file that was cut short does not tell;
-            None is the size of the other files, and of a lone one upstream's default.
-        cut_at_damage: Cut the log before the first damage in its middle too, sound records behind it
-            included; where the log lacks its end, give up what is gone.
+        dry_run: Change nothing; return the steps.
+        file_size_bytes: Size of a full commit-log file, for a log that is one short file. None: the size of
+            the other files, or upstream's default.
+        truncate_at_damage: Also truncate the log before the first damage in its middle, with the valid
+            records after it. If the end of the log is missing, rebuild queues and index without it.
 
     Raises:
         StoreLockedError: another process has the store open for writing.
-        StoreIOError: the operating system refused. Steps done so far are complete; repair again.
+        StoreIOError: a system call failed. The steps before it are complete; repair again.
 
-    Durability: cut bytes are on disk in the side folder before the log is changed.
+    Durability: removed bytes are on disk in the side folder before the log is changed.
     """
     root = os.fspath(path)
     if dry_run:
-        return RepairReport(tuple(_plan(root, file_size_bytes, cut_at_damage)), None)
+        return RepairReport(tuple(_plan(root, file_size_bytes, truncate_at_damage)), None)
     with lock_store(root):
         undo_rebuild(root)
         remove_leftovers(root)
-        steps = _plan(root, file_size_bytes, cut_at_damage)
+        steps = _plan(root, file_size_bytes, truncate_at_damage)
         side = None
-        if any(step.action == "cut" for step in steps):
+        if any(step.action == "truncate" for step in steps):
             side = os.path.join(root, REPAIR_PREFIX + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
         for step in steps:
-            _carry_out(root, step, side)
+            _perform(root, step, side)
     return RepairReport(tuple(steps), side)
 
 
-def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[RepairStep]:
-    """Steps in a safe order: the log first, what is derived from it after."""
+def _plan(root: str, file_size_bytes: int | None, truncate_at_damage: bool) -> list[RepairStep]:
+    """Steps in a safe order: the log first, then what is derived from it."""
     folder = read_folder(root)
     problems = [p for p in verify(root) if p.severity == "problem"]
     middle = sorted((p for p in problems if p.kind in _MIDDLE), key=lambda p: p.offset or 0)
     steps: list[RepairStep] = []
-    cut = next((p.offset for p in problems if p.kind == "torn-record"), None)
-    if middle and cut_at_damage:
-        cut = middle[0].offset
+    end = next((p.offset for p in problems if p.kind == "torn-record"), None)
+    if middle and truncate_at_damage:
+        end = middle[0].offset
     elif middle:
         steps += [RepairStep("leave", p.file, p.offset, 0, p.detail) for p in middle]
     steps += [RepairStep("leave", p.file, None, 0, p.detail) for p in problems if p.kind in _PROPERTIES]
-    if cut is not None:
-        steps += cut_steps(folder, cut)
-    steps += _extend_steps(folder, problems, file_size_bytes, cut)
+    if end is not None:
+        steps += truncate_steps(folder, end)
+    steps += _extend_steps(folder, problems, file_size_bytes, end)
     lost = next((p for p in problems if p.kind == "lost-end"), None)
     derived = any(p.kind.startswith(("queue-", "index-")) for p in problems)
-    if lost is not None and not cut_at_damage:
+    if lost is not None and not truncate_at_damage:
         steps.append(RepairStep("leave", lost.file, lost.offset, 0, lost.detail))
     elif lost is not None:
         steps.append(
             RepairStep("rebuild", root, None, 0, f"queues and index without what is lost: {lost.detail}")
         )
-    elif derived or (cut_at_damage and middle):
+    elif derived or (truncate_at_damage and middle):
         steps.append(RepairStep("rebuild", root, None, 0, "consume queues and index, from the log"))
     checkpoint_path = os.path.join(root, CHECKPOINT_FILE)
-    given_up = lost is not None and cut_at_damage
-    if given_up or (lost is None and any(p.kind == "checkpoint" for p in problems)):
-        steps.append(RepairStep("reset-checkpoint", checkpoint_path, None, 0, "to one that knows nothing"))
+    reset = any(p.kind == "checkpoint" for p in problems) if lost is None else truncate_at_damage
+    if reset:
+        steps.append(RepairStep("reset-checkpoint", checkpoint_path, None, 0, "to an empty one"))
     steps += [
         RepairStep("remove", job.path, None, job.size_bytes, job.detail)
         for job in find_staged(root, SystemClock().now_ms())
@@ -145,31 +147,31 @@ def _plan(root: str, file_size_bytes: int | None, cut_at_damage: bool) -> list[R
     return steps
 
 
-def cut_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
-    """What has to be cut for the log to end at a physical offset (bytes), the last file first."""
+def truncate_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
+    """Steps that let the log end at a physical offset (bytes), the last file first."""
     steps = []
     for file in reversed(folder.log_files):
         if file.is_cold and end < file.start_offset + file.size_bytes:
             raise StoreFormatError(
-                file.path, "is archived, and the log would be cut in it", "run `pyledger unarchive` first"
+                file.path, "is archived and would be truncated", "run `pyledger unarchive` first"
             )
         if file.is_cold:
             break
         used = _used_bytes(file, max(0, end - file.start_offset))
         if used:
             at = max(end, file.start_offset)
-            steps.append(RepairStep("cut", file.path, at, used, "kept in the side folder, then zeroed"))
+            steps.append(RepairStep("truncate", file.path, at, used, "saved in the side folder, then zeroed"))
     return steps
 
 
 def _extend_steps(
-    folder: StoreFolder, problems: list[Finding], file_size_bytes: int | None, cut: int | None
+    folder: StoreFolder, problems: list[Finding], file_size_bytes: int | None, end: int | None
 ) -> list[RepairStep]:
     whole = file_size_bytes or folder.log_file_size_bytes
-    cut_paths = {p.file for p in problems if p.kind == "short-file"}
+    short_paths = {p.file for p in problems if p.kind == "short-file"}
     steps = []
     for file in folder.log_files:
-        if file.path not in cut_paths:
+        if file.path not in short_paths:
             continue
         if len(folder.log_files) == 1:
             whole = file_size_bytes or max(DEFAULT_LOG_FILE_BYTES, file.size_bytes)
@@ -179,7 +181,7 @@ def _extend_steps(
         )
         # Zeroes inside the log would be damage: only the file that holds the end gets them.
         holds_end = file is folder.log_files[-1] or (
-            cut is not None and cut <= file.start_offset + file.size_bytes
+            end is not None and end <= file.start_offset + file.size_bytes
         )
         action: Action = "extend" if holds_end and missing > 0 else "leave"
         steps.append(RepairStep(action, file.path, file.start_offset + file.size_bytes, missing, detail))
@@ -187,7 +189,7 @@ def _extend_steps(
 
 
 def _used_bytes(file: StoreFile, position: int) -> int:
-    """Bytes from a position of a file up to its last one that is not zero."""
+    """Bytes from a position of a file to its last byte that is not zero."""
     used = 0
     with open(file.path, "rb", opener=open_regular) as source:
         source.seek(position)
@@ -200,14 +202,14 @@ def _used_bytes(file: StoreFile, position: int) -> int:
     return used
 
 
-def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
+def _perform(root: str, step: RepairStep, side: str | None) -> None:
     try:
-        if step.action == "cut" and side is not None:
-            keep_and_cut(step, side)
+        if step.action == "truncate" and side is not None:
+            save_and_zero(step, side)
         elif step.action == "extend":
             _extend(step)
         elif step.action == "rebuild":
-            rebuild_locked(root, accept_loss=True)  # the plan has none where a loss is not accepted
+            rebuild_locked(root, accept_loss=True)  # planned only if a loss is accepted
         elif step.action == "reset-checkpoint":
             checkpoint.write(step.file, StoreCheckpoint())
         elif step.action == "remove":
@@ -218,8 +220,8 @@ def _carry_out(root: str, step: RepairStep, side: str | None) -> None:
         raise StoreIOError(step.file, step.action, error.strerror or str(error)) from error
 
 
-def keep_and_cut(step: RepairStep, side: str) -> None:
-    """Keep bytes of a log file aside, durably; then zero them, durably."""
+def save_and_zero(step: RepairStep, side: str) -> None:
+    """Copy bytes of a log file to the side folder, durably; then zero them, durably."""
     offset = step.offset or 0
     position = offset - int(os.path.basename(step.file))
     os.makedirs(side, exist_ok=True)

@@ -1,8 +1,8 @@
-"""`verify`: everything in a store folder held against everything else, without changing a byte.
+"""`verify`: check the files of a store folder against each other, without changing a byte.
 
-The log is the measure: each record against its own digests and place, each queue unit and each index entry
-against its record, the checkpoint against the log. Findings come as they are found, file of the log by file
-of the log.
+The log is the reference: each record is checked against its digests and offset, each queue unit and index
+entry against its record, and the checkpoint against the log. The log is checked file by file, and
+findings are yielded as they are found.
 """
 
 import os
@@ -15,7 +15,7 @@ from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import ABORT_FILE, CHECKPOINT_FILE
 from pyledger.store.files.staged_rows import find_staged
 from pyledger.store.maintenance.verify_index import IndexCheck
-from pyledger.store.maintenance.verify_log import check_log_end, check_log_file, check_run_of_files
+from pyledger.store.maintenance.verify_log import check_file_sizes, check_log_end, check_log_file
 from pyledger.store.maintenance.verify_queues import QueueCheck
 from pyledger.store.reading.lost_end import find_lost_end
 from pyledger.store.reading.reader import StoreReader
@@ -24,26 +24,26 @@ from pyledger.store.reading.reader import StoreReader
 def verify(
     path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
 ) -> Iterator[Finding]:
-    """Check a store whole.
+    """Check a whole store.
 
     Args:
         path: The store folder.
         progress: Called with the physical offset (bytes) up to which records were checked.
 
     Yields:
-        Findings. One with `severity` "note" does not make a store unsound: recovery mends it, or it is only
-        unusual.
+        Findings. A store whose findings all have `severity` "note" is consistent: recovery repairs them, or
+        they are only unusual.
 
     Raises:
-        StoreNotFoundError: there is no store.
-        StoreFormatError: its log is kept in another form.
+        StoreNotFoundError: the folder is not a store.
+        StoreFormatError: the format of the log is not supported.
 
-    Cost: the log is read once and walked three times; memory for the units and keys of one log file.
+    Cost: the log is read once and scanned three times; memory for the units and keys of one log file.
     """
     advance = progress or _ignore
     with StoreReader.open(path, on_corrupt="skip") as reader:
         yield from _check_folder(reader)
-        yield from check_run_of_files(reader.layout)
+        yield from check_file_sizes(reader.layout)
         derived_from = _indexed_view(reader)
         queues = QueueCheck(reader.layout, derived_from)
         index = IndexCheck(reader.layout, derived_from, reader.checkpoint)
@@ -66,7 +66,7 @@ def verify(
 
 
 def _indexed_view(reader: StoreReader) -> LogView:
-    """The part of the log that queues and index should have: of a DLedger log what is committed."""
+    """The part of the log that queues and index should cover: of a DLedger log, the committed entries."""
     folder = reader.layout
     if not (folder.entry_files and folder.clean):
         return reader.view
@@ -82,13 +82,13 @@ def _check_lost_end(reader: StoreReader) -> Iterator[Finding]:
 
 
 def _ignore(_done: int) -> None:
-    """Progress that nobody asked for."""
+    """Discard progress."""
 
 
 def _check_folder(reader: StoreReader) -> Iterator[Finding]:
     folder = reader.layout
-    for stranger in folder.unusual:
-        yield Finding("unusual", stranger.path, None, stranger.what, "note")
+    for found in folder.unusual:
+        yield Finding("unusual", found.path, None, found.what, "note")
     for job in find_staged(folder.path, SystemClock().now_ms()):
         if job.state != "active":
             yield Finding("staged-rows", job.path, None, f"{job.detail} ({job.size_bytes:,} bytes)", "note")
@@ -98,10 +98,10 @@ def _check_folder(reader: StoreReader) -> Iterator[Finding]:
     path = os.path.join(folder.path, CHECKPOINT_FILE)
     if not folder.has_checkpoint:
         if folder.log_files:
-            yield Finding("checkpoint", path, None, "not there; recovery walks the whole log", "note")
+            yield Finding("checkpoint", path, None, "missing; recovery scans the whole log", "note")
         return
     if reader.checkpoint is None:
-        yield Finding("checkpoint", path, 0, "too short, or names a time before 1970")
+        yield Finding("checkpoint", path, 0, "too short, or has a time before 1970")
         return
     last_ms = reader.stop.last_store_timestamp
     if (
@@ -109,6 +109,6 @@ def _check_folder(reader: StoreReader) -> Iterator[Finding]:
         and reader.stop.last_record_offset >= 0
         and reader.checkpoint.physic_msg_timestamp > last_ms
     ):
-        promised_ms = reader.checkpoint.physic_msg_timestamp
-        detail = f"says that records up to {promised_ms} ms are on disk; the last one is of {last_ms} ms"
+        covered_ms = reader.checkpoint.physic_msg_timestamp
+        detail = f"covers records up to {covered_ms} ms, but the last one was stored at {last_ms} ms"
         yield Finding("checkpoint", path, 0, detail)

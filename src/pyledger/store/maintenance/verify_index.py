@@ -1,4 +1,4 @@
-"""Index files held against the log: headers, hash chains, and each entry against its record's keys."""
+"""Check index files: headers, hash chains, and each entry against the keys of its record."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class _CheckedFile:
     path: str
     entries: IndexEntries
     safe: bool
-    """Not one that recovery drops."""
+    """Covered by the checkpoint, so that recovery keeps it."""
     taken: int = 0
     """Entries compared so far."""
     faults: int = 0
@@ -34,7 +34,7 @@ class _CheckedFile:
 
 @dataclass(slots=True)
 class IndexCheck:
-    """Compares the index files file of the log by file of the log."""
+    """Compares the index with the log, one log file at a time."""
 
     folder: StoreFolder
     view: LogView
@@ -44,7 +44,7 @@ class IndexCheck:
     _first_missing: int = -1
 
     def check_files(self) -> Iterator[Finding]:
-        """Headers and hash chains of all files."""
+        """Check headers and hash chains of all files."""
         safe_ms = self.checkpoint.index_msg_timestamp if self.checkpoint else 0
         for path in self.folder.index_files:
             try:
@@ -60,7 +60,7 @@ class IndexCheck:
                 yield from _check_header(file)
                 yield from _check_chains(path, raw, file)
             else:
-                detail = "not known to be on disk, so recovery drops it and indexes its records again"
+                detail = "not covered by the checkpoint, so recovery deletes it and indexes its records again"
                 yield Finding("index-missing", path, None, detail, "note")
             file.close()
 
@@ -85,37 +85,37 @@ class IndexCheck:
             for number, detail in strange_entries(part, wanted, self.view.start_offset):
                 file.faults += 1
                 if file.faults <= _SHOWN_MAX:
-                    place = first + int(numbers[number]) + 1
-                    yield Finding("index-entry", file.path, place, detail)
+                    entry = first + int(numbers[number]) + 1
+                    yield Finding("index-entry", file.path, entry, detail)
         if found < len(wanted):
             self._missing += len(wanted) - found
             if self._first_missing < 0:
                 self._first_missing = start
 
     def check_rest(self) -> Iterator[Finding]:
-        """Entries behind the log's end, and keys without an entry."""
+        """Report entries after the end of the log, and keys without an entry."""
         for file in self._files:
             left = len(file.entries) - file.taken
             if left and file.safe:
-                detail = f"{left} entries name no record of the log, which ends at {self.view.end_offset}"
+                detail = f"{left} entries name records after the end of the log, {self.view.end_offset}"
                 severity: Severity = "problem" if self.folder.clean else "note"
                 yield Finding("index-entry", file.path, file.taken + 1, detail, severity)
         if self._missing:
             path = os.path.join(self.folder.path, "index")
-            detail = f"{self._missing} keys of records from physical offset {self._first_missing} on"
+            detail = f"{self._missing} keys are missing, from physical offset {self._first_missing} on"
             yield Finding("index-missing", path, None, detail, "note")
 
 
 def _check_chains(path: str, raw: MappedFile, file: IndexFile) -> Iterator[Finding]:
     faults = index_chain_faults(raw, file.slot_count, file.entry_count, _SHOWN_MAX)
-    for kind, place, stated, wanted in faults:
+    for kind, entry, stated, wanted in faults:
         if kind == "hash":
-            yield Finding("index-chain", path, place, f"its key hash is negative: {stated}")
+            yield Finding("index-chain", path, entry, f"its key hash is negative: {stated}")
         elif kind == "previous":
-            detail = f"names entry {stated} as the one before it in its slot, that is {wanted}"
-            yield Finding("index-chain", path, place, detail)
+            detail = f"links to entry {stated}, but the entry before it in its slot is {wanted}"
+            yield Finding("index-chain", path, entry, detail)
         else:
-            detail = f"slot {place} begins its chain here, its newest entry is {wanted}"
+            detail = f"the chain of slot {entry} starts here, but its newest entry is {wanted}"
             yield Finding("index-chain", path, stated, detail)
 
 
@@ -123,11 +123,11 @@ def _check_header(file: IndexFile) -> Iterator[Finding]:
     last = file.entry_count - 1
     if last < 1:
         return
-    first_place, last_place = file.entry(1)[1], file.entry(last)[1]
-    if (file.begin_physical_offset, file.end_physical_offset) != (first_place, last_place):
+    begin, end = file.entry(1)[1], file.entry(last)[1]
+    if (file.begin_physical_offset, file.end_physical_offset) != (begin, end):
         detail = (
-            f"says physical offsets {file.begin_physical_offset} to {file.end_physical_offset}, "
-            f"its entries {first_place} to {last_place}"
+            f"states physical offsets {file.begin_physical_offset} to {file.end_physical_offset}, "
+            f"its entries have {begin} to {end}"
         )
         yield Finding("index-header", file.path, 0, detail)
     if file.begin_timestamp > file.end_timestamp:

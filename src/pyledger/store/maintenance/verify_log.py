@@ -1,4 +1,4 @@
-"""The commit log held against itself: every record, every blank record, the run of files, the end."""
+"""Check the commit log: every record, every blank record, the sizes of its files, and its end."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -10,13 +10,13 @@ from pyledger.store.reading.log_end import LogEnd, whole_view
 
 BLANK_BYTES = 8
 ENTRY_FILLER = -1
-"""Where a blank record states its size, a filler of a DLedger log states this, and its size behind."""
+"""The filler of a DLedger log has this number where a blank record has its size, followed by the size."""
 
 
 def check_log_file(
     view: LogView, file: MappedFile, file_end: int, progress: Callable[[int], None]
 ) -> Iterator[Finding]:
-    """Check the records of one file, `file_end` (bytes) being its end or the log's.
+    """Check the records of one file; `file_end` (bytes) is its end or that of the log.
 
     Cost: one pass over the bytes, every digest checked.
     """
@@ -50,42 +50,40 @@ def _check_blank(view: LogView, file: MappedFile, stop: ScanStop) -> Iterator[Fi
         yield Finding("blank-record", file.path, at, f"states {stated} bytes, {left} are left in the file")
 
 
-def check_run_of_files(folder: StoreFolder) -> Iterator[Finding]:
-    """Files that are missing or shorter than the others."""
+def check_file_sizes(folder: StoreFolder) -> Iterator[Finding]:
+    """Report files that are missing or shorter than the others."""
     size = folder.log_file_size_bytes
     for file in folder.short_files:
-        detail = f"has {file.size_bytes} of {size} bytes; `pyledger repair` gives it its size back"
+        detail = f"has {file.size_bytes} of {size} bytes; `pyledger repair` extends it"
         yield Finding("short-file", file.path, file.start_offset + file.size_bytes, detail)
     for file, after in pairwise(folder.log_files):
         missing = after.start_offset - file.start_offset - size
         if missing > 0:
             where = file.start_offset + size
-            detail = f"{missing} bytes of the log are not there, up to {after.start_offset}"
+            detail = f"{missing} bytes of the log are missing, up to {after.start_offset}"
             yield Finding("missing-file", folder.path, where, detail)
 
 
 def check_log_end(files: list[MappedFile], stop: LogEnd) -> Iterator[Finding]:
-    """What stands behind the end: nothing, half a record, or sound ones that recovery would drop."""
+    """Report what follows the end: an incomplete record, or valid ones that recovery would drop."""
     if not files:
         return
     whole = whole_view(files)
     lone = files[0] if len(files) == 1 else None
     if lone and (stop.status == "short" or 0 < whole.end_offset - stop.end_offset < BLANK_BYTES):
-        detail = f"ends within a record after {lone.mapped_bytes} bytes, so it was longer once"
+        detail = f"ends within a record, after {lone.mapped_bytes} bytes, so it was truncated"
         yield Finding("short-file", lone.path, whole.end_offset, detail)
     if stop.status in ("end", "zeroes"):
         return
     path = next(f.path for f in reversed(files) if f.start_offset <= stop.end_offset)
     yield Finding("torn-record", path, stop.end_offset, stop.problem)
-    behind = find_next_record(whole, stop.end_offset + 1)
-    if behind is None:
+    following = find_next_record(whole, stop.end_offset + 1)
+    if following is None:
         return
-    stored_ms = read_message(whole, behind).store_timestamp
+    stored_ms = read_message(whole, following).store_timestamp
     if stored_ms < stop.last_store_timestamp:
-        detail = f"from {behind} on, stored before the last record: left over from an earlier, longer log"
-        yield Finding("lost-records", path, behind, detail, "note")
+        detail = f"from {following} on, older than the last record: left by a log that was once longer"
+        yield Finding("lost-records", path, following, detail, "note")
     else:
-        detail = (
-            f"from {behind} on; nothing proves that they were flushed, so recovery ends the log before them"
-        )
-        yield Finding("lost-records", path, behind, detail)
+        detail = f"from {following} on; no proof that they were flushed, so recovery ends the log before them"
+        yield Finding("lost-records", path, following, detail)

@@ -1,4 +1,4 @@
-"""Consume queues held against the log: every unit against its record, every record against its unit."""
+"""Check consume queues against the log: every unit against its record, every record against its unit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _OPEN_MAX = 512
 
 @dataclass(slots=True)
 class _Seen:
-    """What the log has of one queue so far."""
+    """The queue offsets of one queue seen in the log so far."""
 
     first: int = -1
     next: int = 0
@@ -27,7 +27,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class QueueCheck:
-    """Compares the queues file of the log by file of the log."""
+    """Compares the queues with the log, one log file at a time."""
 
     folder: StoreFolder
     view: LogView
@@ -35,18 +35,18 @@ class QueueCheck:
     _seen: dict[Queue, _Seen] = field(default_factory=dict)
     _open: dict[Queue, StoredQueue] = field(default_factory=dict)
     _stored: dict[Queue, bool] = field(default_factory=dict)
-    """Queues that have files, and whether they are batch queues."""
+    """Whether each queue that has files is a batch queue."""
 
     def __post_init__(self) -> None:
         for kind, batch in ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True)):
             for topic, queue_id, _ in self.folder.queue_folders(kind):
-                # The records of a light queue name the queues that they stand in besides.
+                # The records of a light queue belong to other queues, too.
                 if not topic.startswith(LIGHT_QUEUE_PREFIX):
                     self._stored[topic, queue_id] = batch
         self._collector = UnitCollector({name[0] for name, batch in self._stored.items() if batch})
 
     def check_files(self) -> Iterator[Finding]:
-        """Files of another size than the others: what they hold can be read, but not gone on with."""
+        """Report files of a different size: they can be read, but not appended to."""
         for kind, unit in ((QUEUE_FOLDER, CQ_UNIT), (BATCH_QUEUE_FOLDER, BATCH_CQ_UNIT)):
             size_bytes = self.folder.queue_file_size_bytes(kind)
             for _, _, path in self.folder.queue_folders(kind):
@@ -63,17 +63,17 @@ class QueueCheck:
             where = self._collector.collect(
                 self.view, find_next_record(self.view, where + 1, end) or end, end
             )
-        for name, run in sorted(self._collector.take().items()):
+        for name, units in sorted(self._collector.take().items()):
             seen = self._seen.setdefault(name, _Seen())
             if seen.first < 0:
-                seen.first = run.first_queue_offset
-            seen.next = run.next_queue_offset
-            yield from self._check_numbers(name, run)
+                seen.first = units.first_queue_offset
+            seen.next = units.next_queue_offset
+            yield from self._check_numbers(name, units)
             if name in self._stored:
-                yield from self._compare(name, run, seen)
+                yield from self._compare(name, units, seen)
 
     def check_rest(self) -> Iterator[Finding]:
-        """Units that no record gave, and queues without files."""
+        """Report units without a record, and queues without files."""
         missing: Severity = "note" if not self._stored or not self.folder.clean else "problem"
         for name, seen in sorted(self._seen.items()):
             if name not in self._stored:
@@ -92,34 +92,34 @@ class QueueCheck:
             known = self._seen.get(name)
             first, end = (known.first, known.next) if known else (stored.max_offset, stored.min_offset)
             if known and stored.min_offset < first:
-                detail = f"units up to {first} name no record of this queue"
+                detail = f"units before {first} name no record of this queue"
                 yield self._problem("queue-beyond", name, stored.min_offset, detail)
             if stored.max_offset > end:
-                detail = f"units up to {stored.max_offset} name no record of this queue"
+                detail = f"units before {stored.max_offset} name no record of this queue"
                 severity: Severity = "problem" if self.folder.clean else "note"
                 yield self._problem("queue-beyond", name, max(end, stored.min_offset), detail, severity)
 
-    def _check_numbers(self, name: Queue, run: UnitRange) -> Iterator[Finding]:
-        where = f"the first at physical offset {run.odd_where}"
-        if run.miscounted:
-            detail = f"{run.miscounted} batches state another number of messages than they hold, {where}"
-            yield self._problem("batch-count", name, run.first_queue_offset, detail)
-        if run.repeated:
-            detail = f"{run.repeated} records that no queue names: their offsets were given before, {where}"
-            yield self._problem("unreachable", name, run.next_queue_offset, detail)
+    def _check_numbers(self, name: Queue, units: UnitRange) -> Iterator[Finding]:
+        where = f"the first at physical offset {units.odd_where}"
+        if units.miscounted:
+            detail = f"{units.miscounted} batches state a wrong number of messages, {where}"
+            yield self._problem("batch-count", name, units.first_queue_offset, detail)
+        if units.repeated:
+            detail = f"{units.repeated} records repeat queue offsets of earlier ones, {where}"
+            yield self._problem("unreachable", name, units.next_queue_offset, detail)
 
-    def _compare(self, name: Queue, run: UnitRange, seen: _Seen) -> Iterator[Finding]:
+    def _compare(self, name: Queue, units: UnitRange, seen: _Seen) -> Iterator[Finding]:
         stored = self._queue(name)
-        first, size = run.first_queue_offset, (BATCH_CQ_UNIT if run.batch else CQ_UNIT).itemsize
-        wanted = memoryview(run)
+        first, size = units.first_queue_offset, (BATCH_CQ_UNIT if units.batch else CQ_UNIT).itemsize
+        wanted = memoryview(units)
         at = 0
         while at < len(wanted):
             queue_offset = first if at == 0 else _offset_at(wanted, at, first, size)
             found = stored.units(queue_offset, (len(wanted) - at) // size)
             if not found.nbytes or stored.max_offset <= queue_offset:
-                detail = f"units from here up to {run.next_queue_offset} are missing"
-                lacking: Severity = "problem" if self.folder.clean else "note"
-                yield self._problem("queue-missing", name, queue_offset, detail, lacking)
+                detail = f"units from here to {units.next_queue_offset} are missing"
+                severity: Severity = "problem" if self.folder.clean else "note"
+                yield self._problem("queue-missing", name, queue_offset, detail, severity)
                 return
             part = wanted[at : at + found.nbytes]
             if not same_bytes(found, part):
@@ -147,7 +147,7 @@ class QueueCheck:
         return Finding(kind, path, at, detail, severity)
 
     def close(self) -> None:
-        """Let go of the queue files."""
+        """Close the queue files."""
         for stored in self._open.values():
             stored.close()
         self._open.clear()
@@ -162,7 +162,7 @@ def _can_have_files(path: str, name: Queue) -> bool:
 
 
 def _offset_at(units: memoryview, at: int, first: int, size: int) -> int:
-    """Queue offset of the unit at a byte position of a run."""
+    """Queue offset of the unit at a byte position."""
     if size == CQ_UNIT.itemsize:
         return first + at // size
     return int.from_bytes(units[at + 28 : at + 36], "big", signed=True)

@@ -228,5 +228,5 @@ def one_of_each_file_system(paths: Iterable[str]) -> list[str]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise disk_error(path, "look at", error) from error
+            raise disk_error(path, "stat", error) from error
     return list(found.values())

@@ -24,7 +24,7 @@ from pyledger.servers.broker.server import Broker
 from pyledger.servers.broker.supervisor.successor import start_successor
 from pyledger.store.files.config_files import TopicTable
 from pyledger.store.files.meta_file import read_json, write_json
-from pyledger.store.maintenance.truncate_log import cut_log
+from pyledger.store.maintenance.truncate_log import truncate_log
 
 log = logger("ha")
 
@@ -115,7 +115,7 @@ class HaSupervisor:
         try:
             await self.broker.close()
             if change.end_offset is not None:
-                kept_in = await asyncio.to_thread(cut_log, self._folder, change.end_offset)
+                kept_in = await asyncio.to_thread(truncate_log, self._folder, change.end_offset)
                 event(
                     log, logging.WARNING, "log truncated", offset=change.end_offset, removed_bytes_in=kept_in
                 )
