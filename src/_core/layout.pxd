@@ -5,7 +5,8 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef enum:
-    PAGE_SIZE_BYTES = 4096
+    OS_PAGE_SIZE = 4096              # upstream's constant in its rules for a flush, on every system
+    LEAST_PAGE_BYTES = 4096          # the smallest page of memory of any system; others are multiples of it
 
 # Commit-log record, IPv4 hosts: absolute positions that are read or patched in place.
 cdef enum:

@@ -3,8 +3,8 @@
 #
 # Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
 # pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
-from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, PARSED_RECORD, SYS_COMPRESSED, Record,
-                           get_i64)
+from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, LEAST_PAGE_BYTES, PARSED_RECORD,
+                           SYS_COMPRESSED, Record, get_i64)
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -248,8 +248,9 @@ cdef class ColumnBuilder:
             status = next_record(view, end, CHECK_POSITION, s, &record)
             if status != PARSED_RECORD:
                 return status
-            # The processor looks ahead by itself, but never beyond a page of 4 KiB.
-            prefetch_bytes(record.start + SCAN_PAGE, min(record.size_bytes, <int64_t>PREFETCH_BYTES_MAX))
+            # The processor prefetches by itself, but never past a page of 4 KiB.
+            prefetch_bytes(record.start + LEAST_PAGE_BYTES,
+                           min(record.size_bytes, <int64_t>PREFETCH_BYTES_MAX))
             place = s.last_record_offset
             status = self.take(&record, place, NULL, 0)
             if status != PARSED_RECORD:

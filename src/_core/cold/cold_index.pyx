@@ -1,4 +1,4 @@
-# What the index of a cold segment says of its blocks, and what such an index is made of.
+# Reads the index of a cold segment, and gathers what such an index is made of.
 from _core.layout cimport CHECK_ALL, PARSED_RECORD, Record
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
@@ -9,7 +9,7 @@ from pyledger import errors
 
 
 cdef struct ColdTopics:
-    const uint8_t* ids               # of all blocks, one block behind another
+    const uint8_t* ids               # of all blocks, one block after another
     int64_t id_count
     const uint8_t* names             # length in 2 bytes, then the name
     int64_t names_bytes
@@ -17,7 +17,7 @@ cdef struct ColdTopics:
 
 
 cdef int open_cold(MappedFile file, str path) except -1:
-    """Let a new MappedFile stand for the file that a cold segment was made of."""
+    """Open a cold segment as a new MappedFile of the file it was made from."""
     global mapped_count
     file._name(path)
     file.cold = open_segment(path, file.c_path)
@@ -30,19 +30,20 @@ cdef int open_cold(MappedFile file, str path) except -1:
 
 
 cdef int load_cold(MappedFile file, int64_t position, int64_t end) except -1:
-    """See that bytes of a cold segment are in place. They stay while a buffer is exported."""
-    cdef int failed = 0
-    if file.cold != NULL:
+    """Have bytes of a cold segment in place. They stay while a buffer is exported."""
+    cdef int64_t loaded = 1
+    end = min(end, file.size_bytes)
+    if file.cold != NULL and position < end:
         with nogil:
-            failed = cold_load(file.cold, position, min(end, file.cold.size_bytes))
-    if failed != 0:
+            loaded = cold_range(file.cold, position, end - position)
+    if loaded == 0:
         raise errors.StoreFormatError(file.path, "has a damaged index", COLD_REMEDY)
     return 0
 
 
 cdef bint find_topics(const cold_segment* s, ColdTopics* t) noexcept nogil:
-    """Where the topics of a segment stand; False when the digest of its index does not hold."""
-    cdef const uint8_t* trailer = s.packed + s.packed_bytes - COLD_TRAILER_BYTES
+    """Find the topics of a segment; False when the digest of its index does not match."""
+    cdef const uint8_t* trailer = s.file_bytes + s.file_size - COLD_TRAILER_BYTES
     if xxh32(s.entries, <size_t>(trailer - s.entries)) != load_le32(trailer + AT_INDEX_DIGEST):
         return False
     t.count = load_le32(trailer + AT_TOPICS)
@@ -68,7 +69,7 @@ cdef list topic_names(const ColdTopics* t):
 
 
 cdef class ColdIndex:
-    """What the index of a cold segment says of its blocks."""
+    """The index of a cold segment: what each block holds."""
 
     cdef MappedFile file
     cdef ColdTopics topics
@@ -97,7 +98,7 @@ cdef class ColdIndex:
     def record_count(self):
         """Records of the segment."""
         cdef const cold_segment* s = self.file.cold
-        return load_le64(s.packed + s.packed_bytes - COLD_TRAILER_BYTES + AT_RECORDS)
+        return load_le64(s.file_bytes + s.file_size - COLD_TRAILER_BYTES + AT_RECORDS)
 
     def __len__(self):
         return self.file.cold.block_count
@@ -107,21 +108,22 @@ cdef class ColdIndex:
         cdef const cold_segment* s = self.file.cold
         cdef const uint8_t* entry
         cdef int64_t i
-        cdef int64_t place
+        cdef int64_t position, stored_bytes
         if not 0 <= number < s.block_count:
             raise IndexError(number)
         entry = s.entries + number * COLD_ENTRY_BYTES
-        place = <int64_t>load_le64(entry)
-        if not 0 <= place <= s.blocks_end - 4:
+        position = <int64_t>load_le64(entry)
+        if not 0 <= position <= s.blocks_end - 4:
             raise errors.StoreFormatError(self.file.path, "has a damaged index", COLD_REMEDY)
+        stored_bytes = load_le32(s.file_bytes + position) & 0x7FFFFFFF
         topics = [self.names[self._topic(entry, i)] for i in range(self._topic_count(entry))]
         return (self.file.start_offset + cold_start(s, number),
-                cold_start(s, number + 1) - cold_start(s, number), load_le32(s.packed + place) & 0x7FFFFFFF,
+                cold_start(s, number + 1) - cold_start(s, number), stored_bytes,
                 load_le32(entry + 12), <int64_t>load_le64(entry + 16), <int64_t>load_le64(entry + 24),
                 [name.decode("utf-8", "replace") for name in topics])
 
     cdef int64_t _topic_count(self, const uint8_t* entry) noexcept nogil:
-        """Topics of a block, as far as they stand in the index."""
+        """Topics of a block, as far as the index has them."""
         return max(0, min(<int64_t>load_le32(entry + 36), self.topics.id_count - load_le32(entry + 32)))
 
     cdef int64_t _topic(self, const uint8_t* entry, int64_t i) noexcept nogil:
@@ -161,17 +163,17 @@ cdef class ColdIndex:
         return found
 
     def damaged_blocks(self):
-        """Numbers of the blocks whose bytes do not match their digest. Unpacks every block."""
+        """Numbers of the blocks whose bytes do not match their digest. Decompresses every block."""
         cdef cold_segment* s = self.file.cold
         cdef int64_t b
-        cdef int failed
+        cdef int64_t loaded
         found = []
         for b in range(s.block_count):
             with nogil:
                 cold_enter()
-                failed = cold_load(s, cold_start(s, b), cold_start(s, b + 1))
+                loaded = cold_range(s, cold_start(s, b), 1)
                 cold_leave()
-            if failed != 0 or s.table[b].damaged:
+            if loaded == 0 or s.table[b].damaged:
                 found.append(b)
         return found
 
@@ -189,7 +191,7 @@ cdef void clear_facts(BlockFacts* facts) noexcept:
 
 
 def survey_blocks(LogView view not None, int64_t start, int64_t end, int64_t block_bytes):
-    """Cut a sealed file of the log into blocks of whole records, and say what is in each."""
+    """Split a sealed file of the log into blocks of whole records, and describe each."""
     cdef Record record
     cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef BlockFacts facts

@@ -1,23 +1,24 @@
-/* A cold segment: one file of the commit log in LZ4 blocks, read as if it were there unpacked.
+/* A cold segment: one file of the commit log in LZ4 blocks, read as if it were not compressed. Other
+   fragments open one with `open_segment` and have bytes of it in place with `cold_range`.
 
-   The file is mapped; beside it stands an anonymous region of the original size, into which a block is
-   unpacked when it is first asked for. So a record has an address, as in any mapped file. Memory stays
-   bounded: when more than `cold_budget_bytes` are unpacked, the blocks used longest ago are given back.
+   The file is mapped, and so is an anonymous region of the original size. A block is decompressed into that
+   region when it is first needed. So a record has an address, as in any mapped file. Memory stays bounded:
+   when more than `cold_budget_bytes` are decompressed, the least recently used blocks are freed.
 
-   Invariant: a block's bytes stay in place while its state is COLD_READY; only cold_trim takes a block out
-   of that state, and never one that
+   Invariant: a block's bytes stay in place while its state is COLD_READY. Only cold_trim takes a block out of
+   that state, and never one that
      - was touched at or after the oldest entry of a thread between cold_enter and cold_leave,
      - is pinned (a message points into it), or whose segment is held (a buffer over it is exported).
    Each of these is published before the state is read, and cold_trim publishes COLD_DROPPING before it reads
    them again, all in one total order: one of the two sees the other.
 
-   No length of the file is trusted: every place is checked when a block is unpacked, and the block's digest.
-   A block that is damaged reads as 0xFF, where no record can start.
+   No length of the file is trusted: positions and digest are checked when a block is decompressed. A damaged
+   block reads as 0xFF, where no record can start.
 
-   Making pages costs more than decoding. A walk that has come through COLD_WALK_BYTES gets the pages of
-   the next COLD_HUGE bytes as one, made at once. A block that is given back takes along what of its last
-   such page nothing was unpacked to. So a walk has at most one of them beside the budget, and it is free
-   when all of its blocks are given back.
+   Making pages costs more than decoding. A walk that has passed COLD_WALK_BYTES gets the pages of the next
+   COLD_HUGE bytes as one huge page. Freeing a block also frees the part of its last huge page that no block
+   was decompressed to. So a walk holds at most one huge page beyond the budget, and none once all blocks of
+   that page are freed.
 
    Layout: docs/formats/cold_segment.md. */
 #ifndef PYLEDGER_COLD_SEGMENT_H
@@ -34,7 +35,7 @@
 #include "base/page.h"
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* an older kernel refuses it, and faults the pages in one by one */
+#define MADV_POPULATE_WRITE 23 /* fails on older kernels, which fault the pages in one by one */
 #endif
 
 #define COLD_MAGIC "PYLCOLD1"
@@ -47,12 +48,12 @@ enum {
     COLD_WALK_BYTES = 1 << 20,
     COLD_BLOCK_BYTES_MAX = 4 << 20,
     COLD_THREADS_MAX = 256,
-    COLD_RAW_BLOCK = 1 << 31, /* the bit of a block's length that says it is stored as it was */
+    COLD_RAW_BLOCK = 1 << 31, /* in the length of a block: stored without compression */
 };
 
 typedef struct {
     int64_t stamp; /* epoch of the last touch */
-    int32_t begin; /* as it was unpacked; `begin` is `end` when it could not be */
+    int32_t begin; /* when it was decompressed; equal to `end` when the index is damaged */
     int32_t end;
     int32_t pins;
     uint8_t state;
@@ -61,16 +62,16 @@ typedef struct {
 
 typedef struct cold_segment {
     file_mapping *mapping;
-    const uint8_t *packed; /* the file */
-    int64_t packed_bytes;
+    const uint8_t *file_bytes;
+    int64_t file_size;
     int64_t blocks_end; /* of the LZ4 blocks in the file */
     const uint8_t *entries;
     int64_t block_count;
-    uint8_t *base; /* unpacked; the table of blocks follows it */
+    uint8_t *base; /* decompressed; the table of blocks follows it */
     int64_t size_bytes;
     int64_t region_bytes;
     cold_block *table;
-    int64_t last_block; /* found last: mostly the next one, too */
+    int64_t last_block; /* found last; often wanted next, too */
     int64_t ready_blocks;
     int64_t holds;
     struct cold_segment *next;
@@ -80,11 +81,11 @@ typedef struct cold_segment {
 static pthread_mutex_t cold_guard = PTHREAD_MUTEX_INITIALIZER; /* the list of segments, and trimming */
 static cold_segment *cold_segments;
 static int64_t cold_epoch = 1;
-static int64_t cold_unpacked_bytes; /* in memory now */
-static int64_t cold_blocks_unpacked; /* ever */
+static int64_t cold_decompressed_bytes; /* in memory now */
+static int64_t cold_blocks_decompressed; /* ever */
 static int64_t cold_budget_bytes = 128 << 20;
 static int64_t cold_entries_of_threads[COLD_THREADS_MAX]; /* epoch at cold_enter; 0: free */
-static int64_t cold_unlisted; /* threads for which there was no room: nothing is given back meanwhile */
+static int64_t cold_unlisted; /* threads that found no free entry: nothing is freed meanwhile */
 static __thread int cold_depth;
 static __thread int cold_slot;
 
@@ -103,13 +104,13 @@ static inline int64_t cold_start(const cold_segment *s, int64_t block) {
                                    : (int64_t)load_le32(s->entries + block * COLD_ENTRY_BYTES + 8);
 }
 
-/* Whether a block lies in the segment. The index is read where it stands, and may change while it is read:
-   a file that is cut short reads as zeroes. */
+/* Whether a block lies in the segment. The index is read from the mapping and may change meanwhile: a file
+   that is truncated reads as zeroes. */
 static inline int cold_fits(const cold_segment *s, int64_t begin, int64_t end) {
     return 0 <= begin && begin < end && end <= s->size_bytes && end - begin <= COLD_BLOCK_BYTES_MAX;
 }
 
-/* The first position at or behind another one where a huge page can begin. */
+/* The first position at or after another one where a huge page can begin. */
 static inline int64_t cold_next_huge(const cold_segment *s, int64_t position) {
     return position + (int64_t)(-(uintptr_t)(s->base + position) & (COLD_HUGE - 1));
 }
@@ -133,7 +134,7 @@ static int64_t cold_find(cold_segment *s, int64_t position) {
     return low;
 }
 
-/* ---- giving back --------------------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------------- */
 
 static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
     cold_block *block = &s->table[b];
@@ -148,12 +149,12 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         COLD_STORE(&block->state, COLD_READY);
         return;
     }
-    /* Of a file that is cut the index is no guide to neighbours: only what this block has alone goes. */
+    /* The index of a truncated file does not tell where neighbours are: free only this block's own pages. */
     if (is_damaged(s->mapping)) {
         last = page_floor(end);
         goto drop;
     }
-    /* A page that is shared with a neighbour goes when both are empty. */
+    /* A page that is shared with a neighbour is freed when both are empty. */
     if (first > begin && b > 0 && cold_start(s, b - 1) <= first - page_bytes)
         left = cold_take(&s->table[b - 1].state, COLD_EMPTY, COLD_DROPPING);
     if (left)
@@ -174,10 +175,10 @@ drop:
         COLD_STORE(&s->table[next].state, COLD_EMPTY);
     COLD_STORE(&block->state, COLD_EMPTY);
     COLD_ADD(&s->ready_blocks, -1);
-    COLD_ADD(&cold_unpacked_bytes, begin - end);
+    COLD_ADD(&cold_decompressed_bytes, begin - end);
 }
 
-/* Gives back every block that was last touched before `cutoff`; the epoch of the oldest that is left. */
+/* Frees every block that was last touched before `cutoff`; the epoch of the oldest that is left. */
 static int64_t cold_drop_before(int64_t cutoff) {
     int64_t oldest = INT64_MAX;
     for (cold_segment *s = cold_segments; s != NULL; s = s->next) {
@@ -195,8 +196,7 @@ static int64_t cold_drop_before(int64_t cutoff) {
     return oldest;
 }
 
-/* Down to half the budget, the blocks used longest ago first. Whoever comes while another thread is at it,
-   goes on. */
+/* Frees the least recently used blocks, down to half the budget; nothing while another thread does so. */
 static void cold_trim(void) {
     int64_t limit, low, cutoff;
     if (pthread_mutex_trylock(&cold_guard) != 0)
@@ -208,7 +208,7 @@ static void cold_trim(void) {
             limit = entry;
     }
     low = COLD_LOAD(&cold_unlisted) ? limit : cold_drop_before(0);
-    while (low < limit && COLD_LOAD(&cold_unpacked_bytes) > cold_budget_bytes / 2) {
+    while (low < limit && COLD_LOAD(&cold_decompressed_bytes) > cold_budget_bytes / 2) {
         cutoff = low + (limit - low + 1) / 2;
         cold_drop_before(cutoff);
         low = cutoff;
@@ -218,16 +218,17 @@ static void cold_trim(void) {
 
 /* ---- threads that read --------------------------------------------------------------------------- */
 
-/* This thread keeps no address of a segment from before. Cheap when memory is not short. */
+/* The calling thread keeps no address of a segment from before. Cheap while within the budget. */
 static inline void cold_pause(void) {
-    if (__builtin_expect(__atomic_load_n(&cold_unpacked_bytes, __ATOMIC_RELAXED) > cold_budget_bytes, 0)) {
+    const int64_t used = __atomic_load_n(&cold_decompressed_bytes, __ATOMIC_RELAXED);
+    if (__builtin_expect(used > cold_budget_bytes, 0)) {
         if (cold_depth == 1 && cold_slot >= 0)
             COLD_STORE(&cold_entries_of_threads[cold_slot], COLD_ADD(&cold_epoch, 1));
         cold_trim();
     }
 }
 
-/* From here to cold_leave what this thread finds stays in place, or as far as its next cold_pause. */
+/* What this thread finds from here on stays in place until cold_leave or its next cold_pause. */
 static inline void cold_enter(void) {
     int64_t epoch;
     if (cold_depth++ > 0)
@@ -260,19 +261,19 @@ static inline void cold_leave(void) {
         COLD_STORE(&cold_entries_of_threads[cold_slot], 0);
 }
 
-/* ---- unpacking ----------------------------------------------------------------------------------- */
+/* ---- decompressing ------------------------------------------------------------------------------- */
 
-/* Unpacks a block into place. 0, or -1 when its bytes or its index entry are damaged. */
-static int cold_unpack(const cold_segment *s, int64_t b, int64_t begin, int64_t end) {
-    const uint64_t place = load_le64(s->entries + b * COLD_ENTRY_BYTES);
+/* Decompresses a block into the region. 0, or -1 when its bytes or its index entry are damaged. */
+static int cold_decode(const cold_segment *s, int64_t b, int64_t begin, int64_t end) {
+    const uint64_t position = load_le64(s->entries + b * COLD_ENTRY_BYTES);
     const uint8_t *in;
     uint32_t length;
     ASSERT(0 <= b && b < s->block_count && cold_fits(s, begin, end));
-    if (place > (uint64_t)s->blocks_end || s->blocks_end - (int64_t)place < 8)
+    if (position > (uint64_t)s->blocks_end || s->blocks_end - (int64_t)position < 8)
         return -1;
-    in = s->packed + place;
+    in = s->file_bytes + position;
     length = load_le32(in) & ~(uint32_t)COLD_RAW_BLOCK;
-    if ((int64_t)length > s->blocks_end - (int64_t)place - 8)
+    if ((int64_t)length > s->blocks_end - (int64_t)position - 8)
         return -1;
     if (xxh32(in + 4, length) != load_le32(in + 4 + length))
         return -1;
@@ -313,15 +314,15 @@ static void cold_fill(cold_segment *s, int64_t b) {
     s->table[b].end = (int32_t)end;
     cold_make_ahead(s, b, begin, end);
     madvise(s->base + first, (size_t)(page_ceiling(end) - first), MADV_POPULATE_WRITE);
-    s->table[b].damaged = cold_unpack(s, b, begin, end) != 0;
+    s->table[b].damaged = cold_decode(s, b, begin, end) != 0;
     if (s->table[b].damaged)
         memset(s->base + begin, 0xFF, (size_t)(end - begin));
     COLD_ADD(&s->ready_blocks, 1);
-    COLD_ADD(&cold_unpacked_bytes, end - begin);
-    COLD_ADD(&cold_blocks_unpacked, 1);
+    COLD_ADD(&cold_decompressed_bytes, end - begin);
+    COLD_ADD(&cold_blocks_decompressed, 1);
 }
 
-/* See that a block is in place, and note that it is in use. */
+/* Has a block in place, and marks it as used. */
 static inline void cold_touch(cold_segment *s, int64_t b) {
     cold_block *block = &s->table[b];
     const int64_t epoch = __atomic_load_n(&cold_epoch, __ATOMIC_RELAXED);
@@ -338,26 +339,21 @@ static inline void cold_touch(cold_segment *s, int64_t b) {
     }
 }
 
-/* See that bytes [position, end) are in place. 0, or -1 when the index is damaged there. */
-static int cold_load(cold_segment *s, int64_t position, int64_t end) {
-    while (position < end) {
-        int64_t b = cold_find(s, position);
+/* Has the blocks of `length` bytes, at least one, from `position` in place. Bytes from there to the end of
+   the last of these blocks; 0 when the index is damaged there. */
+static int64_t cold_range(cold_segment *s, int64_t position, int64_t length) {
+    int64_t at = position;
+    do {
+        int64_t b = cold_find(s, at);
         const int64_t next = cold_start(s, b + 1);
-        if (b < 0 || next <= position || !cold_fits(s, cold_start(s, b), next))
-            return -1;
+        if (b < 0 || next <= at || !cold_fits(s, cold_start(s, b), next))
+            return 0;
         cold_touch(s, b);
-        position = next;
-    }
-    return 0;
+        at = next;
+    } while (at - position < length);
+    return at - position;
 }
 
-/* Bytes from `position` to the end of its block, which is in place; 0 when the index is damaged there. */
-static inline int64_t cold_window(cold_segment *s, int64_t position) {
-    int64_t b;
-    if (cold_load(s, position, position + 1) != 0 || (b = cold_find(s, position)) < 0)
-        return 0;
-    return cold_start(s, b + 1) - position;
-}
 
 static void cold_pin(cold_segment *s, int64_t position, int64_t end, int32_t by) {
     while (position < end) {
@@ -383,7 +379,7 @@ static void cold_link(cold_segment *s) {
     pthread_mutex_unlock(&cold_guard);
 }
 
-/* Unmaps and frees a segment that nobody reads. */
+/* Unmaps and frees a segment that no thread reads. */
 static void cold_close(cold_segment *s) {
     pthread_mutex_lock(&cold_guard);
     *s->link = s->next;
@@ -392,7 +388,7 @@ static void cold_close(cold_segment *s) {
     for (int64_t b = 0; b < s->block_count && s->ready_blocks > 0; b++) {
         if (s->table[b].state == COLD_READY && s->table[b].begin < s->table[b].end) {
             s->ready_blocks--;
-            COLD_ADD(&cold_unpacked_bytes, s->table[b].begin - s->table[b].end);
+            COLD_ADD(&cold_decompressed_bytes, s->table[b].begin - s->table[b].end);
         }
     }
     pthread_mutex_unlock(&cold_guard);

@@ -1,5 +1,5 @@
-# Cold segments: files of the commit log in LZ4 blocks. Opening one.
-# The unpacking, and the memory that it takes, is in cold_segment.h.
+# Opens a cold segment: a file of the commit log in LZ4 blocks. cold_segment.h decompresses the blocks and
+# bounds the memory for them.
 from _core.posix cimport MADV_NOHUGEPAGE, madvise, open_regular, page_ceiling
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOMEM, errno
@@ -23,8 +23,8 @@ cdef extern from "cold/cold_segment.h" nogil:
         uint8_t damaged
     ctypedef struct cold_segment:
         file_mapping* mapping
-        const uint8_t* packed
-        int64_t packed_bytes
+        const uint8_t* file_bytes
+        int64_t file_size
         int64_t blocks_end
         const uint8_t* entries
         int64_t block_count
@@ -33,15 +33,14 @@ cdef extern from "cold/cold_segment.h" nogil:
         int64_t region_bytes
         cold_block* table
         int64_t holds
-    int64_t cold_unpacked_bytes
-    int64_t cold_blocks_unpacked
+    int64_t cold_decompressed_bytes
+    int64_t cold_blocks_decompressed
     int64_t cold_budget_bytes
     uint32_t load_le32(const uint8_t* p)
     uint64_t load_le64(const uint8_t* p)
     uint32_t xxh32(const uint8_t* p, size_t n)
     int64_t cold_start(const cold_segment* s, int64_t block)
-    int cold_load(cold_segment* s, int64_t position, int64_t end)
-    int64_t cold_window(cold_segment* s, int64_t position)
+    int64_t cold_range(cold_segment* s, int64_t position, int64_t length)
     void cold_pin(cold_segment* s, int64_t position, int64_t end, int32_t by)
     void cold_enter()
     void cold_pause()
@@ -54,7 +53,7 @@ cdef extern from "cold/cold_segment.h" nogil:
 cdef enum:
     FRAME_MAGIC = 0x184D2204
     SKIPPABLE_MAGIC = 0x184D2A50
-    FRAME_FLAGS = 0x70               # version 1, independent blocks, a digest behind each
+    FRAME_FLAGS = 0x70               # version 1, independent blocks, a digest after each
     FRAME_HEAD_BYTES = 15
     FRAME_END_BYTES = 16             # end mark and digest of the frame, head of the skippable frame
     # Fields of the trailer.
@@ -70,47 +69,47 @@ cdef enum:
     AT_TRAILER_DIGEST = 60
 
 COLD_SUFFIX = ".lz4"
-cdef str COLD_REMEDY = "put a sound copy in its place; what is left of it `lz4 -d` unpacks"
+cdef str COLD_REMEDY = "replace it by an intact copy; `lz4 -d` recovers what is left of it"
 
 
-cdef const char* judge_segment(const uint8_t* packed, int64_t packed_bytes) noexcept nogil:
-    """What keeps a mapped file from being a cold segment; NULL when it is one."""
-    cdef const uint8_t* trailer = packed + packed_bytes - COLD_TRAILER_BYTES
+cdef const char* segment_problem(const uint8_t* data, int64_t file_size) noexcept nogil:
+    """Why a mapped file is not a cold segment; NULL when it is one."""
+    cdef const uint8_t* trailer = data + file_size - COLD_TRAILER_BYTES
     cdef int64_t entries, index_bytes
-    if packed_bytes < FRAME_HEAD_BYTES + FRAME_END_BYTES + COLD_TRAILER_BYTES:
+    if file_size < FRAME_HEAD_BYTES + FRAME_END_BYTES + COLD_TRAILER_BYTES:
         return "is too short for a cold segment"
-    if load_le32(packed) != FRAME_MAGIC or (packed[4] & 0xF0) != FRAME_FLAGS:
+    if load_le32(data) != FRAME_MAGIC or (data[4] & 0xF0) != FRAME_FLAGS:
         return "does not start as the LZ4 frame of a cold segment"
     if memcmp(trailer, COLD_MAGIC, 8) != 0:
-        return "has no index at its end: it was cut, or another program packed it"
+        return "has no index at its end: it was truncated, or another program compressed it"
     if xxh32(trailer, AT_TRAILER_DIGEST) != load_le32(trailer + AT_TRAILER_DIGEST):
         return "has a damaged trailer"
     entries = <int64_t>load_le64(trailer + AT_ENTRIES)
     index_bytes = (<int64_t>load_le32(trailer + AT_BLOCKS) * COLD_ENTRY_BYTES
                    + <int64_t>load_le32(trailer + AT_TOPIC_IDS) * 4 + load_le32(trailer + AT_TOPIC_BYTES))
     if (entries < FRAME_HEAD_BYTES + FRAME_END_BYTES or load_le32(trailer + AT_BLOCKS) == 0
-            or index_bytes != packed_bytes - COLD_TRAILER_BYTES - entries
+            or index_bytes != file_size - COLD_TRAILER_BYTES - entries
             or not 0 < <int64_t>load_le64(trailer + AT_SIZE) < (<int64_t>1 << 31)
             or load_le64(trailer + AT_START) >= (<uint64_t>1 << 59)
-            or load_le32(packed + entries - 8) != SKIPPABLE_MAGIC):
+            or load_le32(data + entries - 8) != SKIPPABLE_MAGIC):
         return "has a trailer that does not fit the file"
     return NULL
 
 
-cdef cold_segment* map_segment(file_mapping* mapping, int64_t packed_bytes) noexcept nogil:
-    """A segment over a mapped file that `judge_segment` passed; NULL when there is no memory."""
-    cdef const uint8_t* packed = mapping.base
-    cdef const uint8_t* trailer = packed + packed_bytes - COLD_TRAILER_BYTES
+cdef cold_segment* map_segment(file_mapping* mapping, int64_t file_size) noexcept nogil:
+    """A segment over a mapped file without a `segment_problem`; NULL when there is no memory."""
+    cdef const uint8_t* data = mapping.base
+    cdef const uint8_t* trailer = data + file_size - COLD_TRAILER_BYTES
     cdef cold_segment* s = <cold_segment*>calloc(1, sizeof(cold_segment))
     cdef void* region
     if s == NULL:
         return NULL
     s.mapping = mapping
-    s.packed = packed
-    s.packed_bytes = packed_bytes
+    s.file_bytes = data
+    s.file_size = file_size
     s.block_count = load_le32(trailer + AT_BLOCKS)
     s.size_bytes = <int64_t>load_le64(trailer + AT_SIZE)
-    s.entries = packed + load_le64(trailer + AT_ENTRIES)
+    s.entries = data + load_le64(trailer + AT_ENTRIES)
     s.blocks_end = <int64_t>load_le64(trailer + AT_ENTRIES) - FRAME_END_BYTES
     s.region_bytes = page_ceiling(s.size_bytes) + s.block_count * <int64_t>sizeof(cold_block)
     region = MAP_FAILED
@@ -146,7 +145,7 @@ cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
     if failed != 0:
         raise_errno(failed, path, "map")
     if mapping != NULL:
-        problem = judge_segment(mapping.base, facts.st_size)
+        problem = segment_problem(mapping.base, facts.st_size)
         if problem == NULL:
             s = map_segment(mapping, facts.st_size)
         if s == NULL:
@@ -159,12 +158,12 @@ cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
 
 
 def unpacked_blocks():
-    """(blocks unpacked since the start of the process, bytes of them that are in memory)."""
-    return cold_blocks_unpacked, cold_unpacked_bytes
+    """(blocks decompressed since the start of the process, bytes of them that are in memory)."""
+    return cold_blocks_decompressed, cold_decompressed_bytes
 
 
 def limit_unpacked_bytes(int64_t limit_bytes):
-    """Set how many bytes of cold segments stay unpacked in memory, about; return what it was."""
+    """Set about how many decompressed bytes of cold segments stay in memory; return the old limit."""
     global cold_budget_bytes
     cdef int64_t before = cold_budget_bytes
     cold_budget_bytes = max(<int64_t>0, limit_bytes)
@@ -174,7 +173,7 @@ def limit_unpacked_bytes(int64_t limit_bytes):
 
 
 def unpack_block(const uint8_t[::1] packed not None, int64_t size_bytes):
-    """Unpack one LZ4 block of known size (bytes); None when it is no such block."""
+    """Decompress one LZ4 block of known size (bytes); None when it is not one."""
     cdef bytes plain
     if not 0 <= size_bytes <= COLD_BLOCK_BYTES_MAX:
         return None

@@ -1,8 +1,7 @@
 /* LZ4 block decoding and xxHash-32, as the LZ4 frame format uses them. Pure functions over memory.
 
    The input may be anything: no byte is read outside it, none written outside the output. Sequences are
-   copied 16 bytes at a time where there is room for a copy that runs over its end; the end of the output
-   is done byte by byte.
+   copied 16 bytes at a time while the output has space for a copy that runs past its end, then byte by byte.
 
    Source: lz4_Block_format.md and xxhash_spec.md of their projects. */
 #ifndef PYLEDGER_LZ4_BLOCK_H

@@ -1,15 +1,15 @@
 # FlushPolicy: when a flush is worth while. Pure: time and positions are arguments, so a test can play any
 # story. One class serves the commit log, the consume queues, and the commit from a pool to the page cache;
 # docs/protocols/flush.md has the table.
-from _core.layout cimport PAGE_SIZE_BYTES
+from _core.layout cimport OS_PAGE_SIZE
 from libc.stdint cimport int64_t
 
 from pyledger import errors
 
 
 cdef inline int64_t flush_pages_crossed(int64_t wrote, int64_t flushed) noexcept nogil:
-    """Page borders between two positions: not the dirty bytes divided by the size of a page."""
-    return wrote // PAGE_SIZE_BYTES - flushed // PAGE_SIZE_BYTES
+    """Page borders between two positions; not the dirty bytes divided by the page size."""
+    return wrote // OS_PAGE_SIZE - flushed // OS_PAGE_SIZE
 
 
 cdef inline bint flush_is_due(int64_t wrote, int64_t flushed, int64_t file_size_bytes,

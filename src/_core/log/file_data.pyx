@@ -1,4 +1,4 @@
-# Where a mapped file has data, and making what follows a place zero. Holes are skipped: reading one through
+# Finds the data of a mapped file, and zeroes what follows a position. Holes are skipped: reading one through
 # the mapping would take memory for it.
 from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek, open_regular
 from libc.errno cimport EIO, ENXIO, errno
@@ -7,6 +7,9 @@ from libc.string cimport memset
 from posix.fcntl cimport O_RDONLY, O_RDWR
 from posix.unistd cimport close as c_close
 
+cdef enum:
+    ZERO_STEP_BYTES = 4096           # compared or zeroed at a time, so that pages of zeroes stay untouched
+
 
 cdef int64_t first_set(MappedFile file, int64_t position) except -2:
     """The first position at or after `position` whose byte is not zero; -1 when none is."""
@@ -14,7 +17,7 @@ cdef int64_t first_set(MappedFile file, int64_t position) except -2:
     cdef int fd
     if position >= file.mapped_bytes or file.base == NULL:
         return -1
-    # Mostly asked unit by unit.
+    # Most callers go unit by unit.
     if file.base[position] != 0:
         return position
     fd = open_regular(file.c_path, O_RDONLY)
@@ -38,7 +41,7 @@ cdef int64_t search_data(MappedFile file, int fd, int64_t position) noexcept nog
         end = lseek(fd, position, SEEK_HOLE)
         end = file.mapped_bytes if end <= position else min(end, file.mapped_bytes)
         while position < end:
-            length = min(end - position, 4096 - (position & 4095))
+            length = min(end - position, ZERO_STEP_BYTES - (position & (ZERO_STEP_BYTES - 1)))
             if any_set(file.base + position, length):
                 while position < end and file.base[position] == 0:
                     position += 1
@@ -50,7 +53,7 @@ cdef int64_t search_data(MappedFile file, int fd, int64_t position) noexcept nog
 cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
     """Zero what is not zero after `position` and make that durable. 0, or an errno. Holes stay holes.
 
-    Bytes that are zero already may not be so on disk; unless `sync` is set, that is the caller's to know.
+    Bytes that are zero in memory may differ on disk: where that is possible, the caller sets `sync`.
     """
     cdef int64_t begin = position
     cdef int64_t data, end, length
@@ -58,8 +61,8 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
     cdef int fd = open_regular(file.c_path, O_RDWR)
     if fd < 0:
         return errno
-    # First the bytes where the next record would stand: a crash in between leaves no valid record there.
-    length = min(file.mapped_bytes - position, <int64_t>4096)
+    # First the bytes where the next record would start: a crash in between leaves no valid record there.
+    length = min(file.mapped_bytes - position, <int64_t>ZERO_STEP_BYTES)
     if length > 0 and any_set(file.base + position, length):
         memset(file.base + position, 0, <size_t>length)
         sync = True
@@ -73,7 +76,7 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
         end = lseek(fd, begin, SEEK_HOLE)
         end = file.mapped_bytes if end <= begin else min(end, file.mapped_bytes)
         while begin < end:
-            length = min(end - begin, 4096 - (begin & 4095))
+            length = min(end - begin, ZERO_STEP_BYTES - (begin & (ZERO_STEP_BYTES - 1)))
             if any_set(file.base + begin, length):
                 memset(file.base + begin, 0, <size_t>length)
                 sync = True

@@ -1,7 +1,8 @@
 # A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
 from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
                           O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
-                          open_regular, pause_briefly, posix_fallocate, sync_file_range, syncfs, unlink)
+                          open_regular, page_ceiling, pause_briefly, posix_fallocate, sync_file_range,
+                          syncfs, unlink)
 from libc.errno cimport EINTR, ENOENT, ENOMEM, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
@@ -230,7 +231,9 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     made.base = NULL
     made.pool = NULL
     made.pool_fd = -1
-    made.allocated = min(allocate_chunk_bytes, size_bytes) if allocate_chunk_bytes > 0 else size_bytes
+    made.allocated = size_bytes
+    if allocate_chunk_bytes > 0:
+        made.allocated = min(page_ceiling(allocate_chunk_bytes), size_bytes)
     if not leaves_heap_room(2 * size_bytes if pooled else size_bytes):
         return ENOMEM
     failed = create_file(path, size_bytes, made.allocated, &fd)

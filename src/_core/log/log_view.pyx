@@ -2,9 +2,8 @@
 # so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
 # mapped: closing one of them takes effect with the last view on it. Files that are not mapped it maps for
 # itself when it comes to them, so that a plan over ten thousand files maps three.
-from _core.layout cimport (MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32,
-                           parse_record)
-from _core.layout cimport PAGE_SIZE_BYTES
+from _core.layout cimport (LEAST_PAGE_BYTES, MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT,
+                           Record, get_i32, parse_record)
 from _core.posix cimport MADV_RANDOM, madvise, open_regular, page_ceiling
 from _core.dledger_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -34,16 +33,13 @@ cdef enum:
     PREFETCH_BYTES_MAX = 1024        # of one record: the processor notices a longer run by itself
 
 
-cdef bint unpack_record(cold_segment* cold, int64_t position, int64_t available) noexcept nogil:
-    """See that the record at a position, or what stands there instead, is in place; False when it is not."""
+cdef bint load_cold_record(cold_segment* cold, int64_t position, int64_t available) noexcept nogil:
+    """Have the record at a position in place, or the rest of the block; False when the index is damaged."""
     cdef const uint8_t* where = cold.base + position
-    cdef int64_t window = cold_window(cold, position)
-    cdef int64_t size = 0
-    if window >= 8 and get_i32(where + 4) in (MAGIC_V1, MAGIC_V2):
-        size = get_i32(where)
-    if window < size <= available:
-        return cold_load(cold, position, position + size) == 0
-    return window > 0
+    cdef int64_t loaded = cold_range(cold, position, 1)
+    if loaded >= 8 and get_i32(where + 4) in (MAGIC_V1, MAGIC_V2) and loaded < get_i32(where) <= available:
+        loaded = cold_range(cold, position, get_i32(where))
+    return loaded > 0
 
 
 cdef struct Span:
@@ -196,7 +192,7 @@ cdef class LogView:
             if span == NULL or offset - span.start >= span.readable:
                 return NULL
         available[0] = span.readable - (offset - span.start)
-        if span.cold != NULL and not unpack_record(span.cold, offset - span.start, available[0]):
+        if span.cold != NULL and not load_cold_record(span.cold, offset - span.start, available[0]):
             return NULL
         return span.base + (offset - span.start)
 
@@ -205,25 +201,25 @@ cdef class LogView:
         cdef const Span* span = self.find(offset)
         if span == NULL or length < 0 or length > span.readable - (offset - span.start):
             return NULL
-        if span.cold != NULL and cold_load(span.cold, offset - span.start, offset - span.start + length) != 0:
+        if span.cold != NULL and length > 0 and cold_range(span.cold, offset - span.start, length) == 0:
             return NULL
         return span.base + (offset - span.start)
 
     cdef void show_page(self, int64_t end) noexcept nogil:
-        """See that the 4 KiB of the byte before `end` are in place to their end, as of a plain file."""
+        """Have the bytes from `end` to the end of its least page in place, as in a plain file."""
         cdef const Span* span = self.find(end - 1)
-        cdef int64_t position
+        cdef int64_t position, page_end
         if span != NULL and span.cold != NULL:
             position = end - span.start
-            cold_load(span.cold, position - 1,
-                      min((position + PAGE_SIZE_BYTES - 1) & -PAGE_SIZE_BYTES, span.readable))
+            page_end = min((position + LEAST_PAGE_BYTES - 1) & -LEAST_PAGE_BYTES, span.readable)
+            cold_range(span.cold, position - 1, page_end - (position - 1))
 
     cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
         """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""
         cdef const Span* span = self.find(offset)
         if span.cold == NULL:
             return available
-        return min(available, cold_window(span.cold, offset - span.start))
+        return min(available, cold_range(span.cold, offset - span.start, 1))
 
     cdef void pin_record(self, int64_t offset, int64_t size_bytes, int by) noexcept:
         """Keep a record of a cold segment unpacked (1), or no longer (-1)."""

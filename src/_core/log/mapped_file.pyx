@@ -3,7 +3,7 @@
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
 from _core.posix cimport (MADV_DONTNEED, MS_SYNC, fdatasync, fork_generation, load_acquire, madvise, msync,
-                          open_regular, page_floor, store_release, watch_forks)
+                          open_regular, page_ceiling, page_floor, store_release, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -19,8 +19,7 @@ from pyledger import errors
 watch_forks()
 
 cdef enum:
-    # A multiple of every system's page. What is clean before the first byte costs a flush nothing.
-    FLUSH_ALIGN_BYTES = 64 << 10
+
     UNMAP_BYTES_MIN = 16 << 10       # one call for less costs more than it saves
 
 
@@ -258,7 +257,7 @@ cdef class MappedFile:
         cdef int fd
         if position <= begin:
             return 0
-        end = min(((position + chunk - 1) // chunk) * chunk, self.size_bytes)
+        end = min(page_ceiling((position + chunk - 1) // chunk * chunk), self.size_bytes)
         fd = open_regular(self.c_path, O_RDWR)
         if fd < 0:
             return errno
@@ -306,7 +305,7 @@ cdef class MappedFile:
     cdef int flush_to_disk(self) noexcept nogil:
         """Make committed bytes durable. 0, or an errno, which stays latched. One caller at a time."""
         cdef int64_t end = load_acquire(&self.committed)
-        cdef int64_t begin = self.flushed & -FLUSH_ALIGN_BYTES
+        cdef int64_t begin = page_floor(self.flushed)
         if self.flush_errno == 0 and is_damaged(self.mapping):
             self.flush_errno = EIO
         if self.flush_errno != 0:

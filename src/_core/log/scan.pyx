@@ -3,9 +3,10 @@
 # Runs without the interpreter lock in slices: short enough for Ctrl-C and progress, long enough that taking
 # the lock back costs nothing (each take may wait for another thread's switch interval).
 from _core.layout cimport (AT_MAGIC, CHECK_ALL, CHECK_BODY_CRC, CHECK_CRC_PROPERTY, CHECK_POSITION,
-                           CHECK_TAIL, CRC_PROPERTY_BYTES, PARSED_BAD_CRC, PARSED_BAD_MAGIC,
-                           PARSED_BAD_POSITION, PARSED_BAD_SIZE, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT,
-                           PARSED_TORN, RECORD_MIN_BYTES, Record, ends_in_crc_property, get_i64, parse_record)
+                           CHECK_TAIL, CRC_PROPERTY_BYTES, LEAST_PAGE_BYTES, PARSED_BAD_CRC,
+                           PARSED_BAD_MAGIC, PARSED_BAD_POSITION, PARSED_BAD_SIZE, PARSED_BLANK,
+                           PARSED_RECORD, PARSED_SHORT, PARSED_TORN, RECORD_MIN_BYTES, Record,
+                           ends_in_crc_property, get_i64, parse_record)
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr
@@ -17,7 +18,6 @@ cdef enum:
     SCAN_ZEROES = 3                  # zeroes follow: the ordinary end of a log
     SCAN_PAUSED = 4                  # the slice's budget is used up
     SCAN_SLICE_BYTES = 33554432
-    SCAN_PAGE = 4096
 
 cdef dict _STOP_NAMES = {
     SCAN_END: "end", SCAN_ZEROES: "zeroes", PARSED_SHORT: "short", PARSED_BAD_MAGIC: "bad magic",
@@ -62,9 +62,9 @@ cdef bint crc_property_holds(const Record* r) noexcept nogil:
 cdef bint tail_is_torn(const Record* r) noexcept nogil:
     """Whether zeroes stand for a part of the topic or the properties, which no CRC covers.
 
-    Java lets users put NUL into properties. So only zeroes count that a crash leaves: a whole page of them,
-    or from somewhere in the last page on until that ends, beyond the record. Pages of a mapped file are
-    pages of memory, and the last one can be read whole.
+    Java lets users put NUL into properties. So only zeroes count that a crash leaves: a whole page, or all
+    from a byte of the last page to the end of that page, beyond the record. A mapping consists of whole
+    pages, so the last one can be read to its end. A larger page that was lost shows as several least pages.
     """
     cdef const uint8_t* end = r.start + r.size_bytes
     cdef const uint8_t* at = r.properties
@@ -72,7 +72,7 @@ cdef bint tail_is_torn(const Record* r) noexcept nogil:
     if memchr(r.topic, 0, <size_t>r.topic_bytes) != NULL:
         return True
     while at < end:
-        page_end = at + (SCAN_PAGE - (<size_t>at & (SCAN_PAGE - 1)))
+        page_end = at + (LEAST_PAGE_BYTES - (<size_t>at & (LEAST_PAGE_BYTES - 1)))
         if page_end >= end:
             return (end - 1)[0] == 0 and not any_set(end, page_end - end)
         if (page_end - 1)[0] == 0 and not any_set(at, page_end - at):

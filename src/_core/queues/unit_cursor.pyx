@@ -1,6 +1,6 @@
 # UnitCursor: where the next unit of a queue goes, as plain C, so that dispatch needs no interpreter lock.
 from _core.layout cimport RECORD_MIN_BYTES
-from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, page_floor, store_release
+from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, page_bytes, page_floor, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -8,7 +8,7 @@ cdef enum:
     PUT_APPENDED = 1
     PUT_PRESENT = 0                  # the queue has this unit already
     PUT_GAP = -20                    # units before this one are missing: fill, then put again
-    SMALL_CHUNK_BYTES = 4096         # of a file's first blocks: most queues get few messages
+    SMALL_CHUNK_BYTES = 4096         # first chunk of a file, at least one page: most queues get few messages
     FIRST_CHUNK_BYTES = 65536
     CHUNK_BYTES = 1048576
     GAP_UNITS_FREE = 1000
@@ -42,8 +42,9 @@ cdef inline void read_ahead(uint8_t* base, int64_t size_bytes, int64_t used_byte
 
 
 cdef inline int64_t chunk_at(int64_t position) noexcept nogil:
-    if position < SMALL_CHUNK_BYTES:
-        return SMALL_CHUNK_BYTES
+    cdef int64_t small = max(<int64_t>SMALL_CHUNK_BYTES, page_bytes)
+    if position < small:
+        return small
     return FIRST_CHUNK_BYTES if position < CHUNK_BYTES else CHUNK_BYTES
 
 

@@ -47,16 +47,17 @@ def test_create_allocates_and_zeroes_the_whole_file(path: Path) -> None:
 
 
 def test_create_in_chunks_allocates_as_positions_are_reserved(path: Path) -> None:
-    file = MappedFile.create(str(path), SIZE_BYTES, allocate_chunk_bytes=8192)
+    chunk, size = 1 << 18, 1 << 20  # whole pages, however large they are
+    file = MappedFile.create(str(path), size, allocate_chunk_bytes=chunk)
     blocks = path.stat().st_blocks * 512
-    assert 8192 <= blocks < SIZE_BYTES
-    file.reserve(8192)
+    assert chunk <= blocks < size
+    file.reserve(chunk)
     assert path.stat().st_blocks * 512 == blocks
-    file.reserve(8193)
-    assert blocks < path.stat().st_blocks * 512 < SIZE_BYTES
-    file.reserve(SIZE_BYTES)
-    assert path.stat().st_blocks * 512 >= SIZE_BYTES
-    assert path.stat().st_size == SIZE_BYTES
+    file.reserve(chunk + 1)
+    assert blocks < path.stat().st_blocks * 512 < size
+    file.reserve(size)
+    assert path.stat().st_blocks * 512 >= size
+    assert path.stat().st_size == size
 
 
 @pytest.mark.parametrize("options", [{"warm": True}, {"pooled": True}, {"warm": True, "pooled": True}])
