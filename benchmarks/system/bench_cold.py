@@ -14,7 +14,14 @@ import pytest
 
 from benchmarks.load.rounds import Rounds
 from benchmarks.micro.typical_log import typical_log
-from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
+from pyledger._core import (
+    LogView,
+    MappedFile,
+    decompressed_blocks,
+    limit_decompressed_bytes,
+    read_message,
+    scan,
+)
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.reading.reader import StoreReader
 from tests.core.log.log_files import RecordFields
@@ -73,8 +80,8 @@ def flights_log(folder: Path, messages: int) -> LogView:
 
 def forget() -> None:
     """Give back what is unpacked."""
-    limit_unpacked_bytes(0)
-    limit_unpacked_bytes(BUDGET_BYTES)
+    limit_decompressed_bytes(0)
+    limit_decompressed_bytes(BUDGET_BYTES)
 
 
 @pytest.mark.benchmark(group="cold scan")
@@ -117,9 +124,9 @@ def bench_point_read(rounds: Rounds, log: LogView, packed: LogView, blocks: str)
         size = most = 0
         for place in places:
             forget()
-            before = unpacked_blocks()[0]
+            before = decompressed_blocks()[0]
             size += read_message(packed, place).store_size
-            most = max(most, unpacked_blocks()[0] - before)
+            most = max(most, decompressed_blocks()[0] - before)
         return size, most == 1
 
     size = sum(read_message(log, place).store_size for place in places)

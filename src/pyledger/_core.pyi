@@ -155,13 +155,13 @@ def start_writing_back(fd: int, position: int, length: int) -> None:
 COLD_SUFFIX: str
 """Of the name of a cold segment."""
 
-def unpacked_blocks() -> tuple[int, int]:
+def decompressed_blocks() -> tuple[int, int]:
     """(blocks unpacked since the start of the process, bytes of them that are in memory)."""
 
-def limit_unpacked_bytes(limit_bytes: int) -> int:
+def limit_decompressed_bytes(limit_bytes: int) -> int:
     """Set how many bytes of cold segments stay unpacked in memory, about; return what it was."""
 
-def unpack_block(packed: Buffer, size_bytes: int) -> bytes | None:
+def decompress_block(packed: Buffer, size_bytes: int) -> bytes | None:
     """Unpack one LZ4 block of known size (bytes); None when it is no such block."""
 
 def frame_digest(data: Buffer) -> int:
@@ -848,8 +848,8 @@ class CommitLog:
         """Set it (units) after a recovery, before the first append."""
     def note_store_timestamp(self, timestamp_ms: int) -> None:
         """A record of this store time (ms) was written by other means; none of an earlier one follows."""
-    def refuse(self, refusal: Callable[[], Exception] | None) -> None:
-        """Let every append fail with the error that `refusal` makes; None: let appends go on."""
+    def reject_appends(self, make_error: Callable[[], Exception] | None) -> None:
+        """Let every append fail with the error that `make_error` returns; None: accept appends again."""
     def append(
         self,
         topic: str,
@@ -1078,19 +1078,21 @@ class QueueAppender:
 # --- row_append.pyx
 
 def choose_queues(
-    asked: Buffer, key_offsets: Buffer, keys: Buffer, queue_count: int, turn: int
+    wanted: Buffer, key_offsets: Buffer, keys: Buffer, queue_count: int, spread: int
 ) -> tuple[bytearray, int]:
-    """The queue of each row: as asked, or by the hash of its keys as RocketMQ's producers choose, or in turn.
+    """Choose the queue of each row: the wanted one, else by the hash of its keys as RocketMQ's producers do.
+
+    Rows with neither are spread over all queues, round robin.
 
     Args:
-        asked: Queue ids (int32); below 0: none was asked for.
+        wanted: Queue ids (int32); negative: any.
         key_offsets: Where the keys of each row begin, and where those of the last end (int32).
-        keys: UTF-8; a row without keys has none of it.
-        queue_count: Queues that rows are spread over.
-        turn: Rows that went in turn before.
+        keys: UTF-8; empty for a row without keys.
+        queue_count: Number of queues to choose from.
+        spread: Rows that were spread round robin before.
 
     Returns:
-        (queue ids as int32 in native order, rows that went in turn by now).
+        (queue ids as int32 in native order, rows that have been spread by now).
     """
 
 # --- durable_appender.pyx
@@ -1437,8 +1439,8 @@ class DLedgerLog:
         """
     def append_bodies(self, term: int, data: Buffer) -> list[int]:
         """As `append_many`, of bodies that each have their length (i32) before them; see `count_bodies`."""
-    def append_run(self, data: Buffer) -> int:
-        """Append entries of a leader as `read_run` gives them, each at its place, their checksums verified.
+    def append_batch(self, data: Buffer) -> int:
+        """Append entries of a leader as `read_batch` gives them, each at its place, their checksums verified.
 
         Returns:
             How many were taken: those before one that is damaged, not the next, or would stand elsewhere.
@@ -1489,7 +1491,7 @@ class DLedgerLog:
             OffsetOutOfRangeError: there is no such entry.
             CorruptRecordError: its unit or its checksum does not match it.
         """
-    def read_run(self, first: int, count_max: int, bytes_max: int) -> tuple[bytes, int, int]:
+    def read_batch(self, first: int, count_max: int, bytes_max: int) -> tuple[bytes, int, int]:
         """Entries from index `first` on, in one piece: at least one, then until so many or so many bytes.
 
         Returns:
@@ -1514,10 +1516,10 @@ def count_bodies(data: Buffer) -> int:
 
 # --- message_reader.pyx
 
-def set_body_unpacker(function: Callable[..., bytes]) -> None:
-    """Name the function that unpacks bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`.
+def set_body_decompressor(function: Callable[..., bytes]) -> None:
+    """Set the function that decompresses bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`.
 
-    Codecs are Python packages above this module in the order of imports; `pyledger.store` hands them in.
+    The codecs are Python packages that import this module; `pyledger.store` passes them in.
     """
 
 @final
@@ -1560,7 +1562,7 @@ class StoredMessage:
     """The stored bytes without a copy; the file cannot be closed while the view lives."""
     plain_body: bytes
     """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
-    def unpack_body(self, limit_bytes: int = 67108864) -> bytes:
+    def decompress_body(self, limit_bytes: int = 67108864) -> bytes:
         """The body, unpacked where sysFlag says that it is compressed.
 
         Raises:
@@ -1688,8 +1690,8 @@ class ColumnBuilder:
         batch_rows: int = 8192,
         batch_bytes: int = 8388608,
         check_crcs: bool = True,
-        unpack: bool = False,
-        unpack_limit_bytes: int = 67108864,
+        decompress: bool = False,
+        decompress_limit_bytes: int = 67108864,
     ) -> None:
         """Make a builder.
 
@@ -1700,8 +1702,9 @@ class ColumnBuilder:
             batch_bytes: Bytes of text and bodies of a batch at most, unless one row has more.
             check_crcs: Check body CRCs and CRC properties of the rows, whatever columns are wanted. Lengths
                 and stored positions are always checked.
-            unpack: Unpack compressed bodies; one that cannot be is damage, whatever columns are wanted.
-            unpack_limit_bytes: The most that one body may unpack to.
+            decompress: Decompress bodies; one that cannot be decompressed is damage, whatever columns are
+                wanted.
+            decompress_limit_bytes: Most bytes that one body may decompress to.
         """
 
     def scan(self, view: LogView, start: int, end: int | None = None) -> bool:
@@ -2327,7 +2330,7 @@ class ReplicaLog:
         Raises:
             CorruptRecordError, StoreFullError: as `append`; nothing was written.
         """
-    def cut_partial(self) -> int:
+    def truncate_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many there were.
 
         Raises:
@@ -3232,7 +3235,7 @@ class SendHead:
         Cost: copies the body if it is wanted.
         """
 
-# --- pull_request.pyx
+# --- pulls of ours
 
 @final
 class PullFuture(ResponseFuture):
@@ -3404,7 +3407,7 @@ class ReceivedRecord:
     def body(self) -> bytes:
         """The body as it was sent: the stored one, or what `unpacked` makes of it, once."""
 
-    def unpacked(self) -> bytes:
+    def decompressed(self) -> bytes:
         """Unpack the stored body; whoever derives from this says how."""
 
     def property(self, name: str) -> str | None:
@@ -3467,7 +3470,9 @@ def take_entries(
 def split_entries(body: Buffer) -> tuple[bytes, ...] | None:
     """Entries that each follow their length (i32); None: they do not add up."""
 
-def cut_entries(data: bytes, location: int, slots: bytes, ledger_id: int, entry_id: int) -> list[bytes]:
+def read_indexed_entries(
+    data: bytes, location: int, slots: bytes, ledger_id: int, entry_id: int
+) -> list[bytes]:
     """Entries of a piece of an entry log, up to the first that is not whole or not where an index says.
 
     Args:
@@ -3529,7 +3534,7 @@ class AddEncoder:
             LedgerFrameError: One is too long for a frame.
         """
 
-def cut_answers(
+def split_responses(
     data: bytes | bytearray, frame_bytes_max: int
 ) -> tuple[list[memoryview | tuple[int, int]], int]:
     """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.

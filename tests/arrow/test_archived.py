@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyledger import arrow
-from pyledger._core import unpacked_blocks
+from pyledger._core import decompressed_blocks
 from tests.store.cold.archived import archive_all, write_store
 
 
@@ -38,7 +38,7 @@ def test_rows_of_a_stretch_of_time_are_the_same(stores: tuple[Path, Path]) -> No
 
 def test_blocks_without_wanted_rows_are_not_touched(stores: tuple[Path, Path]) -> None:
     parts = arrow.plan(stores[1], topics="rare", plan="log")
-    before = unpacked_blocks()[0]
+    before = decompressed_blocks()[0]
     rows = sum(batch.num_rows for part in parts for batch in arrow.read_partition(part))
     assert rows == 10
-    assert unpacked_blocks()[0] - before <= 1
+    assert decompressed_blocks()[0] - before <= 1

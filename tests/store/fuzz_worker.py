@@ -79,7 +79,7 @@ def check_messages(messages: Iterable[object]) -> int:
         )
         if count % 7 == 1:
             with refusals():
-                message.unpack_body(1 << 20)
+                message.decompress_body(1 << 20)
     return count
 
 

@@ -44,10 +44,10 @@ cdef class ColumnBuilder:
     cdef int column_count
     cdef int64_t batch_rows
     cdef int64_t batch_bytes
-    cdef int64_t unpack_limit_bytes
+    cdef int64_t decompress_limit_bytes
     cdef int64_t used_bytes
     cdef int checks                         # on every row
-    cdef bint unpack
+    cdef bint decompress
     cdef bint wants_text
     cdef bint wants_properties
     cdef bint wants_body
@@ -56,7 +56,8 @@ cdef class ColumnBuilder:
     cdef UnitReader reader
 
     def __init__(self, columns, row_filter=None, *, int64_t batch_rows=8192, int64_t batch_bytes=8388608,
-                 bint check_crcs=True, bint unpack=False, int64_t unpack_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
+                 bint check_crcs=True, bint decompress=False,
+                 int64_t decompress_limit_bytes=PLAIN_BODY_LIMIT_BYTES):
         cdef int i
         if self.table != NULL:
             raise errors.InvariantError("a ColumnBuilder is made once")
@@ -64,8 +65,8 @@ cdef class ColumnBuilder:
         self.row_filter = RowFilter() if row_filter is None else row_filter
         self.batch_rows = max(1, min(batch_rows, <int64_t>BATCH_ROWS_MAX))
         self.batch_bytes = max(1, min(batch_bytes, <int64_t>BATCH_BYTES_MAX))
-        self.unpack = unpack
-        self.unpack_limit_bytes = max(0, min(unpack_limit_bytes, <int64_t>BATCH_BYTES_MAX))
+        self.decompress = decompress
+        self.decompress_limit_bytes = max(0, min(decompress_limit_bytes, <int64_t>BATCH_BYTES_MAX))
         self.table = <Column*>calloc(<size_t>len(self.columns) + 1, sizeof(Column))
         if self.table == NULL:
             raise MemoryError()
@@ -169,7 +170,7 @@ cdef class ColumnBuilder:
             if status != PARSED_RECORD:
                 return status
         # Whether a body can be unpacked must not hang on the columns: it decides on the row.
-        if self.unpack and r.sys_flag & SYS_COMPRESSED:
+        if self.decompress and r.sys_flag & SYS_COMPRESSED:
             if plain == NULL:
                 return FILL_PACKED
             body_bytes = plain_bytes
@@ -321,7 +322,7 @@ cdef class ColumnBuilder:
         message = read_sound(view, offset, CHECK_POSITION)
         record[0] = message.record
         try:
-            plain = message.unpack_body(self.unpack_limit_bytes)
+            plain = message.decompress_body(self.decompress_limit_bytes)
         except errors.CorruptBodyError as error:
             self.fault = error.problem
             return PARSED_BAD_CRC

@@ -46,7 +46,9 @@ cdef inline bint same_text(Text a, Text b) noexcept nogil:
 cdef inline void list_property(void* context, const uint8_t* item, int32_t split,
                                int32_t length) noexcept nogil:
     cdef PropertyList* found = <PropertyList*>context
-    cdef Text value = Text(item + split + 1, length - split - 1)
+    cdef Text name, value
+    name.text, name.length = item, split
+    value.text, value.length = item + split + 1, length - split - 1
     if split == 4:
         if memcmp(item, b"TAGS", 4) == 0:
             found.tags = value
@@ -55,7 +57,7 @@ cdef inline void list_property(void* context, const uint8_t* item, int32_t split
     elif split == 8 and memcmp(item, b"UNIQ_KEY", 8) == 0:
         found.unique_key = value
     if found.wants_all:
-        add_property(found, Text(item, split), value)
+        add_property(found, name, value)
 
 
 cdef inline void add_property(PropertyList* found, Text name, Text value) noexcept nogil:

@@ -1,4 +1,4 @@
-# RowFilter: which records become rows. Built once from Python values, asked without the interpreter lock.
+# RowFilter: which records become rows. Built once from Python values, applied without the interpreter lock.
 from _core.layout cimport Record
 from _core.text cimport hash_name
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -150,7 +150,7 @@ cdef class RowFilter:
 
 
 cdef inline int64_t last_below(int64_t end) noexcept nogil:
-    """The last wanted value of a half-open range; the highest number stands for no end at all."""
+    """The last wanted value of a half-open range; the highest number means that the range has no end."""
     return end if end == INT64_MAX or end == INT64_MIN else end - 1
 
 
@@ -163,11 +163,13 @@ cdef bint has_word(Text words, Text wanted) noexcept nogil:
     cdef const uint8_t* at = words.text
     cdef const uint8_t* end = words.text + words.length
     cdef const uint8_t* stop
+    cdef Text word
     while at != NULL and at <= end:
         stop = <const uint8_t*>memchr(at, 32, <size_t>(end - at)) if at < end else NULL
         if stop == NULL:
             stop = end
-        if same_text(wanted, Text(at, <int32_t>(stop - at))):
+        word.text, word.length = at, <int32_t>(stop - at)
+        if same_text(wanted, word):
             return True
         at = stop + 1
     return False

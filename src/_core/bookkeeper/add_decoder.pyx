@@ -11,6 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memset
 
 cimport cython
 
@@ -27,8 +28,8 @@ cdef struct Add:
     const uint8_t* key
     const uint8_t* entry
     int64_t entry_bytes
-    int64_t asked_ledger             # what the request calls it; the entry names itself, too
-    int64_t asked_entry
+    int64_t request_ledger           # ids in the request; the entry holds its own, too
+    int64_t request_entry
     uint64_t txn_id
 
 
@@ -114,9 +115,9 @@ cdef inline bint take_add_field(Wire* wire, uint64_t tag, Add* add, int* seen) n
         if not take_varint(wire, &value):
             return False
         if tag == 0x08:
-            add.asked_ledger = <int64_t>value
+            add.request_ledger = <int64_t>value
         else:
-            add.asked_entry = <int64_t>value
+            add.request_entry = <int64_t>value
     elif tag == 0x1A or tag == 0x22:
         if not take_part(wire, &part):
             return False
@@ -138,7 +139,7 @@ cdef bint parse_add_v2(const uint8_t* frame, int64_t size_bytes, Add* add) noexc
     add.key = frame + 4
     add.entry = frame + 4 + ADD_KEY_BYTES
     add.entry_bytes = size_bytes - 4 - ADD_KEY_BYTES
-    add.asked_ledger, add.asked_entry = get_i64(add.entry), get_i64(add.entry + 8)
+    add.request_ledger, add.request_entry = get_i64(add.entry), get_i64(add.entry + 8)
     return True
 
 
@@ -163,9 +164,9 @@ cdef int64_t put_add_answer_v3(uint8_t* to, const Add* add) noexcept nogil:
     at[0], at[1], at[2], at[3] = 0x10, 0, 0xAA, 0x06
     sized = at + 4
     at[5], at[6], at[7] = 0x08, 0, 0x10
-    at = put_varint(at + 8, <uint64_t>add.asked_ledger)
+    at = put_varint(at + 8, <uint64_t>add.request_ledger)
     at[0] = 0x18
-    at = put_varint(at + 1, <uint64_t>add.asked_entry)
+    at = put_varint(at + 1, <uint64_t>add.request_entry)
     sized[0] = <uint8_t>(at - sized - 1)
     put_i32(to, <int>(at - to - 4))
     return at - to
@@ -175,8 +176,8 @@ cdef int64_t put_add_answer_v2(uint8_t* to, const Add* add) noexcept nogil:
     put_i32(to, 24)
     put_i32(to + 4, ADD_V2_WORD)
     put_i32(to + 8, 0)
-    put_i64(to + 12, add.asked_ledger)
-    put_i64(to + 20, add.asked_entry)
+    put_i64(to + 12, add.request_ledger)
+    put_i64(to + 20, add.request_entry)
     return 28
 
 
@@ -250,12 +251,13 @@ cdef class AddIntake:
         cdef Py_ssize_t journal = 0
         cdef bytes key
         cdef object ledger, entry, known
+        memset(&add, 0, sizeof(Add))
         if not (parse_add_v2(frame, size_bytes, &add) if version2 else parse_add_v3(frame, size_bytes, &add)):
             return -1
         if add.entry_bytes < ADD_ENTRY_BYTES_MIN:
             return -1
         ledger_id, entry_id, confirmed = get_i64(add.entry), get_i64(add.entry + 8), get_i64(add.entry + 16)
-        if add.asked_ledger != ledger_id or add.asked_entry != entry_id:
+        if add.request_ledger != ledger_id or add.request_entry != entry_id:
             return -1
         if len(self.writers) > 1:
             journal = ledger_id % <int64_t>len(self.writers)

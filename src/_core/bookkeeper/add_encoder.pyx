@@ -197,7 +197,7 @@ cdef int64_t number_of_added(const uint8_t* frame, int64_t size_bytes) noexcept 
     return <int64_t>number if head.at[5] == 0x08 and head.at[6] == 0 else -1
 
 
-def cut_answers(data, int64_t frame_bytes_max):
+def split_responses(data, int64_t frame_bytes_max):
     """Frames of answers; those of adds that went well by their numbers. See _core.pyi."""
     cdef Py_buffer view
     cdef const uint8_t* base

@@ -106,8 +106,8 @@ def split_entries(body):
     return tuple(found)
 
 
-def cut_entries(bytes data not None, int64_t location, bytes slots not None, int64_t ledger_id,
-                int64_t entry_id):
+def read_indexed_entries(bytes data not None, int64_t location, bytes slots not None, int64_t ledger_id,
+                         int64_t entry_id):
     """Entries of a piece of an entry log that stand where an index says; see _core.pyi."""
     cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef const uint8_t* slot = <const uint8_t*>PyBytes_AS_STRING(slots)

@@ -157,12 +157,12 @@ cdef cold_segment* open_segment(str path, const char* c_path) except NULL:
     return s
 
 
-def unpacked_blocks():
+def decompressed_blocks():
     """(blocks decompressed since the start of the process, bytes of them that are in memory)."""
     return cold_blocks_decompressed, cold_decompressed_bytes
 
 
-def limit_unpacked_bytes(int64_t limit_bytes):
+def limit_decompressed_bytes(int64_t limit_bytes):
     """Set about how many decompressed bytes of cold segments stay in memory; return the old limit."""
     global cold_budget_bytes
     cdef int64_t before = cold_budget_bytes
@@ -172,7 +172,7 @@ def limit_unpacked_bytes(int64_t limit_bytes):
     return before
 
 
-def unpack_block(const uint8_t[::1] packed not None, int64_t size_bytes):
+def decompress_block(const uint8_t[::1] packed not None, int64_t size_bytes):
     """Decompress one LZ4 block of known size (bytes); None when it is not one."""
     cdef bytes plain
     if not 0 <= size_bytes <= COLD_BLOCK_BYTES_MAX:

@@ -161,8 +161,8 @@ cdef class DLedgerLog:
             PyBuffer_Release(&view)
         return places
 
-    def append_run(self, data not None):
-        """Append entries of a leader as `read_run` gives them; see _core.pyi."""
+    def append_batch(self, data not None):
+        """Append entries of a leader as `read_batch` gives them; see _core.pyi."""
         cdef Entry entry
         cdef Py_buffer view
         cdef int64_t at = 0
@@ -484,7 +484,7 @@ cdef class DLedgerLog:
         check_entry_intact(self)
         return found
 
-    def read_run(self, int64_t first, int64_t count_max, int64_t bytes_max):
+    def read_batch(self, int64_t first, int64_t count_max, int64_t bytes_max):
         """The bytes of entries from `first` on, that index, and how many they are; see _core.pyi."""
         return copy_entries(self, first, count_max, bytes_max)
 

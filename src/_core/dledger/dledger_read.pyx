@@ -46,7 +46,7 @@ cdef int check_entry_intact(DLedgerLog log) except -1:
 
 
 cdef tuple copy_entries(DLedgerLog log, int64_t first, int64_t count_max, int64_t bytes_max):
-    """What `DLedgerLog.read_run` gives."""
+    """What `DLedgerLog.read_batch` gives."""
     cdef Entry entry
     cdef const uint8_t* start = NULL     # of a stretch without filler in it
     cdef const uint8_t* end = NULL

@@ -1,12 +1,11 @@
-# ReplicaLog: the end of a slave's commit log. Bytes come from a master as they stand there, cut anywhere, and
-# are written at exactly the log's end. What stands there is checked to be records before it counts as whole.
-# Invariants: whole <= wrote_where, both only grow but for `cut_partial`. One thread appends, and is refused
-# while another one does. Readers, the dispatcher and the flush see what is whole alone.
+# ReplicaLog: the end of a slave's commit log. A master's bytes arrive as they are in its log, split anywhere,
+# and are written exactly at the log's end. They count as whole once they are checked to be records.
+# Invariants: whole <= wrote_where; both only grow, except by `truncate_partial`. One thread appends; a second
+# one is rejected meanwhile. Readers, the dispatcher and the flush see only whole records.
 #
-# Bytes go to the file by a system call, not through the mapping: a page that nobody has touched yet costs a
-# fault for each 4 KiB of it there, which is more than the bytes do, and made ahead of time it costs the same.
-# Meanwhile the kernel reads nothing ahead there: it would fill pages with zeros just before they are written,
-# which costs more than all else that a slave does.
+# Bytes are written by a system call, not through the mapping: the fault on a new page costs more than its
+# bytes, even when pages are made ahead of time. The kernel must not read ahead there: it
+# would fill pages with zeros just before they are written, which costs more than all other work of a slave.
 from _core.layout cimport PARSED_BLANK, PARSED_RECORD, PARSED_SHORT, Record, get_i32, get_i64, parse_record
 from _core.posix cimport (MADV_NORMAL, MADV_RANDOM, iovec, load_acquire, madvise, open_regular, pwritev,
                           store_release)
@@ -246,7 +245,7 @@ cdef class ReplicaLog:
             advise_reads(self.written, MADV_NORMAL)
             self.written = None
 
-    def cut_partial(self):
+    def truncate_partial(self):
         """Take back the bytes behind the last whole record, durably; how many there were."""
         cdef int64_t rest
         self.start_append()

@@ -86,7 +86,7 @@ cdef class CommitLog:
     cdef dict appenders
     cdef DLedgerLog entries             # each record becomes the body of one; None: the log has records alone
     cdef int64_t head_bytes          # that stand before a record
-    cdef object refusal              # makes the error that every append gets; None: appends go on
+    cdef object append_error         # makes the error of every append; None: appends are accepted
     cdef EventNotifier notifier
 
     def __cinit__(self, MappedFileQueue queue not None, *, store_host=("127.0.0.1", 10911),
@@ -133,9 +133,9 @@ cdef class CommitLog:
         """A record of this store time (ms) was written by other means; none of an earlier one follows."""
         self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, timestamp_ms)
 
-    def refuse(self, refusal):
-        """Let every append fail with the error that `refusal()` makes; None: let appends go on."""
-        self.refusal = refusal
+    def reject_appends(self, make_error):
+        """Let every append fail with the error that `make_error()` returns; None: accept appends again."""
+        self.append_error = make_error
 
     # -- appending
 
@@ -351,7 +351,7 @@ cdef class CommitLog:
         """Whether `count` records of so many bytes together, heads of entries included, can be placed now:
         all in the last file, and a blank record behind them. Never lets go of the interpreter lock."""
         cdef MappedFileQueue queue = self.queue
-        if self.refusal is not None:
+        if self.append_error is not None:
             return False
         if self.entries is not None:
             self.entries.end_run()
@@ -374,8 +374,8 @@ cdef class CommitLog:
         cdef int64_t remaining
         self.check_fits(size_bytes)
         while not self.has_room(size_bytes, count):
-            if self.refusal is not None:
-                raise self.refusal()
+            if self.append_error is not None:
+                raise self.append_error()
             if self.entries is not None:
                 self.entries.make_room(size_bytes, count, -1)
                 continue

@@ -34,10 +34,10 @@ cdef int check_offsets(const int32_t[::1] offsets, Py_ssize_t rows, Py_ssize_t d
     return 0
 
 
-def choose_queues(const int32_t[::1] asked not None, const int32_t[::1] key_offsets not None,
-                  const uint8_t[::1] keys not None, int32_t queue_count, int64_t turn):
+def choose_queues(const int32_t[::1] wanted not None, const int32_t[::1] key_offsets not None,
+                  const uint8_t[::1] keys not None, int32_t queue_count, int64_t spread):
     """The queue of each row; see _core.pyi."""
-    cdef Py_ssize_t rows = asked.shape[0]
+    cdef Py_ssize_t rows = wanted.shape[0]
     cdef bytearray chosen = bytearray(4 * rows)
     cdef int32_t* out = <int32_t*><char*>chosen
     cdef const uint8_t* start = &keys[0] if keys.shape[0] else NULL
@@ -48,14 +48,14 @@ def choose_queues(const int32_t[::1] asked not None, const int32_t[::1] key_offs
     check_offsets(key_offsets, rows, keys.shape[0], "keys")
     for i in range(rows):
         length = key_offsets[i + 1] - key_offsets[i]
-        if asked[i] >= 0:
-            out[i] = asked[i]
+        if wanted[i] >= 0:
+            out[i] = wanted[i]
         elif length > 0:
             out[i] = <int32_t>(abs(<int64_t>java_hash(0, start + key_offsets[i], length)) % queue_count)
         else:
-            out[i] = <int32_t>(turn % queue_count)
-            turn += 1
-    return chosen, turn
+            out[i] = <int32_t>(spread % queue_count)
+            spread += 1
+    return chosen, spread
 
 
 cdef class _RowBatch:
@@ -117,9 +117,9 @@ cdef class _RowBatch:
         Each step may let go of the interpreter lock, so all is checked again after it.
         """
         cdef MappedFileQueue queue = self.log.queue
-        while (self.log.refusal is not None or not queue.takes_appends() or self.file is not queue.last
+        while (self.log.append_error is not None or not queue.takes_appends() or self.file is not queue.last
                 or not self.has_room(size_bytes)):
-            if (self.log.refusal is not None or not queue.takes_appends()
+            if (self.log.append_error is not None or not queue.takes_appends()
                     or queue.last.wrote + size_bytes + BLANK_BYTES > queue.last.size_bytes):
                 self.log.make_room(size_bytes, 1)
             else:

@@ -27,14 +27,14 @@ cdef enum:
     PLAIN_BODY_LIMIT_BYTES = 67108864
 
 
-# Codecs are Python packages above this module in the order of imports, so they are handed in.
-cdef object _body_unpacker = None
+# The codecs are Python packages that import this module, so they are passed in.
+cdef object _body_decompressor = None
 
 
-def set_body_unpacker(function):
-    """Name the function that unpacks bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`."""
-    global _body_unpacker
-    _body_unpacker = function
+def set_body_decompressor(function):
+    """Set the function that decompresses bodies; see _core.pyi."""
+    global _body_decompressor
+    _body_decompressor = function
 
 
 cdef int64_t parse_number(const uint8_t* text, int32_t length) noexcept nogil:
@@ -288,17 +288,18 @@ cdef class StoredMessage:
     @property
     def plain_body(self):
         """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
-        return self.unpack_body()
+        return self.decompress_body()
 
-    def unpack_body(self, int64_t limit_bytes=PLAIN_BODY_LIMIT_BYTES):
+    def decompress_body(self, int64_t limit_bytes=PLAIN_BODY_LIMIT_BYTES):
         """The body, unpacked where sysFlag says that it is compressed."""
         if not self.record.sys_flag & SYS_COMPRESSED:
             return self.body
-        if _body_unpacker is None:
-            raise errors.InvariantError("no body unpacker is set; import pyledger.store")
+        if _body_decompressor is None:
+            raise errors.InvariantError("no body decompressor is set; import pyledger.store")
+        place = f"message at physical offset {self.physical_offset}"
         try:
-            return self.sound(_body_unpacker(self.body_view, self.record.sys_flag, limit_bytes=limit_bytes,
-                                             place=f"message at physical offset {self.physical_offset}"))
+            return self.sound(_body_decompressor(self.body_view, self.record.sys_flag,
+                                                 limit_bytes=limit_bytes, place=place))
         except errors.CorruptBodyError:
             self.sound(None)
             raise

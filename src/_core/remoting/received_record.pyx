@@ -137,10 +137,10 @@ cdef class ReceivedRecord:
         if self.record.sys_flag & SYS_COMPRESSED == 0:
             return self.copy_of_body()
         if self._body is None:
-            self._body = self.unpacked()
+            self._body = self.decompressed()
         return self._body
 
-    def unpacked(self):
+    def decompressed(self):
         """Unpack the stored body; see _core.pyi."""
         raise errors.InvariantError("a packed body")
 

@@ -1,8 +1,17 @@
 # The answers that a client gets by the million, decoded straight from a receive buffer. Each is handed to
 # the request that it answers; every other frame stays as it is for Python.
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from libc.stdint cimport int32_t, int64_t, uint8_t
+
+cdef enum:
+    # ResponseCode
+    CODE_FOUND = 0
+    CODE_NOT_FOUND = 19
+    CODE_RETRY_IMMEDIATELY = 20
+    CODE_OFFSET_MOVED = 21
 
 # Results are Python classes above this module in the order of imports, so they are handed in.
 cdef object _result_class = None
@@ -56,6 +65,43 @@ cdef object send_result(PendingSend out, const CommandHead* head):
     PyObject_GenericSetAttr(result, "recall_handle",
                             None if recall_handle == NULL else span_value(recall_handle))
     return result
+
+
+@cython.final
+cdef class PullFuture(ResponseFuture):
+    """A pull in flight; see _core.pyi."""
+
+    cdef readonly int32_t code
+    cdef readonly int64_t suggest_which_broker_id
+    cdef readonly int64_t next_begin_offset
+    cdef readonly int64_t min_offset
+    cdef readonly int64_t max_offset
+    cdef readonly int64_t offset_delta
+    cdef readonly bytes body
+
+    cdef bint read(self, const CommandHead* head, const uint8_t* body, int64_t body_bytes):
+        """Take what an answer says; False for Python to read it."""
+        cdef int32_t i
+        cdef int found = 0
+        if head.code not in (CODE_FOUND, CODE_NOT_FOUND, CODE_RETRY_IMMEDIATELY, CODE_OFFSET_MOVED):
+            return False
+        for i in range(head.count):
+            if span_is(&head.keys[i], b"suggestWhichBrokerId"):
+                found += parse_i64(&head.values[i], &self.suggest_which_broker_id)
+            elif span_is(&head.keys[i], b"nextBeginOffset"):
+                found += parse_i64(&head.values[i], &self.next_begin_offset)
+            elif span_is(&head.keys[i], b"minOffset"):
+                found += parse_i64(&head.values[i], &self.min_offset)
+            elif span_is(&head.keys[i], b"maxOffset"):
+                found += parse_i64(&head.values[i], &self.max_offset)
+            elif span_is(&head.keys[i], b"offsetDelta"):
+                if not parse_i64(&head.values[i], &self.offset_delta):
+                    return False
+        if found != 4:
+            return False
+        self.code = head.code
+        self.body = PyBytes_FromStringAndSize(<const char*>body, body_bytes)
+        return True
 
 
 cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):

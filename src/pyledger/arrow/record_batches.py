@@ -423,7 +423,7 @@ def _read(view: LogView, part: Partition, reading: _Reading) -> Iterator[Any]:
         batch_rows=reading.batch_rows,
         batch_bytes=reading.batch_bytes,
         check_crcs=reading.check_crcs,
-        unpack=reading.decompress,
+        decompress=reading.decompress,
     )
     # A position is a physical offset in a range, or the index of a unit in a list.
     for start, end in _wanted(view, part) if isinstance(part, LogRange) else [(0, 0)]:

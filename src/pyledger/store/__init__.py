@@ -6,7 +6,7 @@ written, and never changes it. `verify`, `repair`, `rebuild`, `archive` and `una
 
 from typing import TYPE_CHECKING
 
-from pyledger._core import set_body_unpacker
+from pyledger._core import set_body_decompressor
 from pyledger.lazy_names import lazy_names
 from pyledger.wire.compression import decompress
 
@@ -40,7 +40,7 @@ else:
         },
     )
 
-set_body_unpacker(decompress)
+set_body_decompressor(decompress)
 
 __all__ = [
     "Damage",

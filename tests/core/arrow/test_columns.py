@@ -268,11 +268,11 @@ def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:
     ]
     log = write_log(tmp_path / "commitlog", records)
     for batch_rows in (1, 2, 100):
-        builder = ColumnBuilder(["body", "bodyLength"], unpack=True, batch_rows=batch_rows)
+        builder = ColumnBuilder(["body", "bodyLength"], decompress=True, batch_rows=batch_rows)
         rows = flat(scan_all(pinned(log), builder))
         assert [row["body"] for row in rows] == [*plain, b"raw"]
         assert [row["bodyLength"] for row in rows] == [len(record.body) for record in records]
-        builder = ColumnBuilder(["body"], unpack=True, batch_rows=batch_rows)
+        builder = ColumnBuilder(["body"], decompress=True, batch_rows=batch_rows)
         units = b"".join(unit_of(log, offset) for offset in reversed(log.offsets))
         assert [row["body"] for row in flat(gather_all(pinned(log), builder, units))] == [
             b"raw",
@@ -282,12 +282,12 @@ def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:
 
 def test_body_that_does_not_unpack_is_a_fault(tmp_path: Path) -> None:
     log = write_log(tmp_path / "commitlog", [RecordFields(), RecordFields(body=b"no zlib", sys_flag=1)])
-    builder = ColumnBuilder(["body"], unpack=True)
+    builder = ColumnBuilder(["body"], decompress=True)
     assert not builder.scan(pinned(log), 0)
     assert (builder.row_count, builder.fault_offset) == (1, log.offsets[1])
     assert builder.fault is not None
     assert "cannot be unpacked" in builder.fault
-    builder = ColumnBuilder(["body"], unpack=True, unpack_limit_bytes=10)
+    builder = ColumnBuilder(["body"], decompress=True, decompress_limit_bytes=10)
     log = write_log(tmp_path / "big", [RecordFields(body=zlib.compress(b"x" * 11), sys_flag=1)])
     assert not builder.scan(pinned(log), 0)
     assert "limit" in str(builder.fault)

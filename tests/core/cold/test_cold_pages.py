@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pyledger._core import LogView, MappedFile, limit_unpacked_bytes, read_message, scan, unpacked_blocks
+from pyledger._core import (
+    LogView,
+    MappedFile,
+    decompressed_blocks,
+    limit_decompressed_bytes,
+    read_message,
+    scan,
+)
 from pyledger.store.cold.segment_writer import write_segment
 from tests.core.log.log_files import RecordFields
 
@@ -27,19 +34,19 @@ def bare(tmp_path: Path) -> LogView:
 def packed(bare: LogView, tmp_path: Path) -> Iterator[LogView]:
     target = tmp_path / f"{0:020d}.lz4"
     write_segment(bare.files[0], str(target), block_bytes=BLOCK_BYTES)
-    before = limit_unpacked_bytes(0)  # nothing stays from one read to the next
+    before = limit_decompressed_bytes(0)  # nothing stays from one read to the next
     yield LogView([MappedFile.open(str(target))], bare.end_offset)
-    limit_unpacked_bytes(before)
+    limit_decompressed_bytes(before)
 
 
 def test_one_message_takes_one_block(bare: LogView, packed: LogView) -> None:
     at, last_of_block = 0, 0
     while at < bare.end_offset:
-        limit_unpacked_bytes(0)
-        before = unpacked_blocks()[0]
+        limit_decompressed_bytes(0)
+        before = decompressed_blocks()[0]
         found = read_message(packed, at)
         assert found.body == read_message(bare, at).body
-        assert unpacked_blocks()[0] - before <= 1
+        assert decompressed_blocks()[0] - before <= 1
         last_of_block += (at % 4096) + found.store_size < 4096
         at += found.store_size
     assert last_of_block
@@ -70,17 +77,17 @@ def test_pages_made_ahead_of_a_walk_are_given_back(tmp_path: Path) -> None:
             at += file.write(RecordFields(body=bytes(60_000), queue_offset=at).encode(at))
     write_segment(MappedFile.open(str(plain)), str(cold), block_bytes=BLOCK_BYTES)
     ends = [(3 << 20) + (n << 17) for n in range(16)]  # at any place of a huge page
-    budget = limit_unpacked_bytes(1 << 30)
+    budget = limit_decompressed_bytes(1 << 30)
     try:
         before = anonymous_bytes()
         views = [LogView([MappedFile.open(str(cold))], at) for _ in ends]
         counts = [scan(view, 0, end, check=True).record_count for view, end in zip(views, ends, strict=True)]
         assert anonymous_bytes() - before > sum(ends) * 3 // 4
-        limit_unpacked_bytes(0)
-        assert unpacked_blocks()[1] == 0
+        limit_decompressed_bytes(0)
+        assert decompressed_blocks()[1] == 0
         assert anonymous_bytes() - before < 6 << 20
         assert [
             scan(view, 0, end, check=True).record_count for view, end in zip(views, ends, strict=True)
         ] == counts
     finally:
-        limit_unpacked_bytes(budget)
+        limit_decompressed_bytes(budget)

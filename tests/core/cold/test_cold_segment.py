@@ -15,10 +15,10 @@ from pyledger._core import (
     LogView,
     MappedFile,
     MessageScan,
+    decompress_block,
     frame_digest,
-    limit_unpacked_bytes,
+    limit_decompressed_bytes,
     scan,
-    unpack_block,
 )
 from pyledger.errors import PyLedgerError
 from tests.store.cold.archived import BLOCK_BYTES, archive_all, write_store
@@ -32,16 +32,16 @@ runs = st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 60)
 def test_blocks_are_unpacked_as_by_the_lz4_package(parts: list[tuple[bytes, int]], mode: str) -> None:
     plain = b"".join(piece * times for piece, times in parts)
     packed = lz4.block.compress(plain, mode=mode, store_size=False)
-    assert unpack_block(packed, len(plain)) == plain
-    assert unpack_block(packed, len(plain) + 1) is None
+    assert decompress_block(packed, len(plain)) == plain
+    assert decompress_block(packed, len(plain) + 1) is None
     if plain:
-        assert unpack_block(packed, len(plain) - 1) is None
-        assert unpack_block(packed[:-1], len(plain)) != plain
+        assert decompress_block(packed, len(plain) - 1) is None
+        assert decompress_block(packed[:-1], len(plain)) != plain
 
 
 @given(st.binary(max_size=300), st.integers(0, 2_000))
 def test_any_bytes_are_refused_or_unpacked_to_the_size(packed: bytes, size: int) -> None:
-    plain = unpack_block(packed, size)
+    plain = decompress_block(packed, size)
     assert plain is None or len(plain) == size
 
 
@@ -53,7 +53,7 @@ def test_changed_blocks_never_give_other_bytes_than_lz4(
     packed = bytearray(lz4.block.compress(plain, store_size=False))
     at = data.draw(st.integers(0, len(packed) - 1))
     packed[at] = data.draw(st.integers(0, 255))
-    ours = unpack_block(bytes(packed), len(plain))
+    ours = decompress_block(bytes(packed), len(plain))
     try:
         theirs = lz4.block.decompress(bytes(packed), uncompressed_size=len(plain))
     except lz4.block.LZ4BlockError:
@@ -127,7 +127,7 @@ def test_many_threads_read_while_blocks_are_given_back(packed: Path) -> None:
     view = LogView(files, files[-1].start_offset + files[-1].size_bytes)
     wanted = scan(view, 0).record_count
     places = [m.physical_offset for m in MessageScan(view, 0)]
-    before = limit_unpacked_bytes(100_000)
+    before = limit_decompressed_bytes(100_000)
     found: list[object] = []
 
     def walk(seed: int) -> None:
@@ -145,7 +145,7 @@ def test_many_threads_read_while_blocks_are_given_back(packed: Path) -> None:
         for thread in threads:
             thread.join()
     finally:
-        limit_unpacked_bytes(before)
+        limit_decompressed_bytes(before)
     assert found == [wanted] * (4 * 4 * 52)
 
 

@@ -120,8 +120,8 @@ def test_a_partial_record_is_taken_back(tmp_path: Path) -> None:
     data, starts, _ = master(tmp_path / "master")
     log = replica(tmp_path / "slave")
     log.append(0, data[: starts[5] + 20])
-    assert (log.whole_where, log.cut_partial()) == (starts[5], 20)
-    assert (log.queue.wrote_where, log.cut_partial()) == (starts[5], 0)
+    assert (log.whole_where, log.truncate_partial()) == (starts[5], 20)
+    assert (log.queue.wrote_where, log.truncate_partial()) == (starts[5], 0)
     log.append(starts[5], data[starts[5] : starts[6]])
     assert log.whole_where == starts[6]
     log.queue.close()
@@ -141,7 +141,7 @@ def test_nothing_is_read_ahead_of_what_is_written(tmp_path: Path) -> None:
     first, last = (tmp_path / "slave" / f"{at:020d}" for at in (0, FILE_BYTES))
     assert not reads_ahead(last)
     assert reads_ahead(first)
-    log.cut_partial()
+    log.truncate_partial()
     assert reads_ahead(last)
     log.queue.close()
 

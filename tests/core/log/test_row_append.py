@@ -99,21 +99,21 @@ def test_rows_before_one_that_is_refused_are_appended(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.text(max_size=9)), max_size=40), st.integers(1, 9))
-def test_queues_are_chosen_as_producers_do(wishes: list[tuple[int, str]], count: int) -> None:
-    chosen, turn = choose_queues(
-        array("i", [asked for asked, _ in wishes]), *columns([k.encode() for _, k in wishes]), count, 7
+def test_queues_are_chosen_as_producers_do(rows: list[tuple[int, str]], count: int) -> None:
+    chosen, spread = choose_queues(
+        array("i", [wanted for wanted, _ in rows]), *columns([k.encode() for _, k in rows]), count, 7
     )
-    expected, next_turn = [], 7
-    for asked, keys in wishes:
-        if asked >= 0:
-            expected.append(asked)
+    expected, expected_spread = [], 7
+    for wanted, keys in rows:
+        if wanted >= 0:
+            expected.append(wanted)
         elif keys:
             expected.append(abs(java_hash(keys)) % count)
         else:
-            expected.append(next_turn % count)
-            next_turn += 1
+            expected.append(expected_spread % count)
+            expected_spread += 1
     assert memoryview(chosen).cast("i").tolist() == expected
-    assert turn == next_turn
+    assert spread == expected_spread
 
 
 def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:

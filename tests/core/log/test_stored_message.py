@@ -124,7 +124,7 @@ def test_packed_body_is_unpacked_on_request(tmp_path: Path) -> None:
     assert message.plain_body == b"plain" * 100
     assert message.body[:1] == b"\x78"
     with pytest.raises(CorruptBodyError, match=f"physical offset {message.physical_offset}"):
-        message.unpack_body(limit_bytes=499)
+        message.decompress_body(limit_bytes=499)
 
 
 SAME_IN_MODEL = (

@@ -217,14 +217,14 @@ def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_p
             async def learn() -> None:
                 cuts.append("asked")
 
-            def cut_partial() -> int:
+            def truncate_partial() -> int:
                 cuts.append("cut")
                 if len(cuts) < 6:
                     raise StoreIOError("commitlog", "write to", "the disk fails")
                 return 0
 
             client = follower(store, learn)
-            client.replica.cut_partial = cut_partial  # type: ignore[method-assign]
+            client.replica.truncate_partial = truncate_partial  # type: ignore[method-assign]
             client.start()
             await until(lambda: "asked" in cuts)
             await client.close()

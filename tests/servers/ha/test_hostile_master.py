@@ -68,7 +68,7 @@ def test_frames_of_any_kind_leave_whole_records(
             end += len(body)
         with suppress(PyLedgerError):
             store_frames(machine, replica, memoryview(data), 0)
-        replica.cut_partial()
+        replica.truncate_partial()
         start, whole = max(0, store.min_offset), replica.whole_offset
         assert store.max_offset == whole
         assert not whole or scan(store.log_view(), start, check=False).next_offset == whole

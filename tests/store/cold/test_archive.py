@@ -10,7 +10,13 @@ from typing import Any
 import lz4.frame
 import pytest
 
-from pyledger._core import ColdIndex, MappedFile, MappedFileQueue, limit_unpacked_bytes, unpacked_blocks
+from pyledger._core import (
+    ColdIndex,
+    MappedFile,
+    MappedFileQueue,
+    decompressed_blocks,
+    limit_decompressed_bytes,
+)
 from pyledger.errors import (
     CorruptRecordError,
     ReadOnlyStoreError,
@@ -132,28 +138,28 @@ def test_old_enough_is_by_the_last_record_of_a_file(plain: Path, tmp_path: Path)
 
 
 def test_point_read_unpacks_one_block(packed: Path) -> None:
-    before = limit_unpacked_bytes(0)  # nothing stays from one read to the next
+    before = limit_decompressed_bytes(0)  # nothing stays from one read to the next
     try:
         with StoreReader.open(packed) as reader:
             places = [(m.physical_offset, m.store_size) for m in reader.messages()]
             for offset, size in places[::37]:
                 if size > 64 << 10 or offset >= reader.view.files[-1].start_offset:
                     continue
-                count = unpacked_blocks()[0]
+                count = decompressed_blocks()[0]
                 assert reader.message_at(offset).store_size == size
-                assert unpacked_blocks()[0] - count <= 1
+                assert decompressed_blocks()[0] - count <= 1
     finally:
-        limit_unpacked_bytes(before)
+        limit_decompressed_bytes(before)
 
 
 def test_blocks_without_a_wanted_record_are_passed_over(plain: Path, packed: Path) -> None:
     with StoreReader.open(plain) as one, StoreReader.open(packed) as other:
         wanted = [m.physical_offset for m in one.messages(topics=["rare"])]
         blocks = sum(len(ColdIndex(f)) for f in other.view.files if f.is_cold)
-        count = unpacked_blocks()[0]
+        count = decompressed_blocks()[0]
         assert [m.physical_offset for m in other.messages(topics=["rare"])] == wanted
         # The first record of each file is looked at only for times.
-        assert unpacked_blocks()[0] - count <= 3 < blocks
+        assert decompressed_blocks()[0] - count <= 3 < blocks
         times = [m.store_timestamp for m in one.messages()]
         for since, until in ((times[500], times[1500]), (times[-1], None), (None, times[0] + 1)):
             assert [m.physical_offset for m in other.messages(since=since, until=until)] == [
@@ -163,7 +169,7 @@ def test_blocks_without_a_wanted_record_are_passed_over(plain: Path, packed: Pat
 
 def test_memory_is_bounded_and_what_is_held_stays(plain: Path, packed: Path) -> None:
     limit = 256 << 10
-    before = limit_unpacked_bytes(limit)
+    before = limit_decompressed_bytes(limit)
     try:
         with StoreReader.open(plain) as one, StoreReader.open(packed) as other:
             held = []
@@ -171,11 +177,11 @@ def test_memory_is_bounded_and_what_is_held_stays(plain: Path, packed: Path) -> 
                 assert ours.body == theirs.body
                 if len(held) < 4 and ours.physical_offset > len(held) * FILE_BYTES:
                     held.append((ours, theirs))
-                assert unpacked_blocks()[1] <= limit + 5 * FILE_BYTES
+                assert decompressed_blocks()[1] <= limit + 5 * FILE_BYTES
             assert [ours.body for ours, _ in held] == [theirs.body for _, theirs in held]
             assert [bytes(ours.record_view) for ours, _ in held] == [bytes(t.record_view) for _, t in held]
     finally:
-        limit_unpacked_bytes(before)
+        limit_decompressed_bytes(before)
 
 
 def test_a_living_store_reads_appends_and_deletes(plain: Path, copy: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Pat
         error = refused(StoreFailedError, lambda: store.put(Message("t", b"refused")))
         assert error.__cause__ is not None
         refused(StoreFailedError, store.flush)
-        error = refused(StoreFailedError, store.replica().cut_partial)
+        error = refused(StoreFailedError, store.replica().truncate_partial)
         assert "a flush failed" in str(error), "what a slave says each time that it connects"
         assert [m.body for m in store.get("t", 0, 0).messages] == [b"durable"], "readers go on"
         store.close()

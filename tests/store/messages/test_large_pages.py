@@ -27,7 +27,7 @@ STORY = """
     write_store(path / "cold")
     plain = found(path / "cold")
     archive_all(path / "cold")
-    before = _core.limit_unpacked_bytes(1 << 17)
+    before = _core.limit_decompressed_bytes(1 << 17)
     for _ in range(3):
         # Blocks are given back while their neighbours are in use.
         assert found(path / "cold") == plain

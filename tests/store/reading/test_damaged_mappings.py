@@ -130,7 +130,7 @@ def test_an_entry_of_a_dledger_log_that_is_cut(tmp_path: Path) -> None:
     log.append_many(1, [bytes([number]) * 3000 for number in range(30)])
     assert log.read(3)[4] == b"\x03" * 3000
     os.truncate(data.files[0].path, 4096)
-    for read in (lambda: log.read(20), lambda: log.read_run(20, 3, 1 << 20)):
+    for read in (lambda: log.read(20), lambda: log.read_batch(20, 3, 1 << 20)):
         with pytest.raises(PyLedgerError):
             read()
     with pytest.raises(StoreFailedError):

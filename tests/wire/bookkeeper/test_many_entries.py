@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyledger._core import cut_entries
+from pyledger._core import read_indexed_entries
 from pyledger.errors import EntryDigestError, FrameError, LedgerFrameError
 from pyledger.protocol.bookkeeper.entry import DigestType, LedgerEntry
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, ReadResponse, Status
@@ -24,9 +24,9 @@ from pyledger.wire.bookkeeper.version3 import encode_request, encode_response
 from pyledger.wire.remoting.native_codec import (
     AddEncoder,
     added_number,
-    cut_answers,
     encode_adds,
     split_entries,
+    split_responses,
 )
 
 LENGTH_BYTES = 4
@@ -193,7 +193,7 @@ def test_pieces_of_a_log_are_cut(payloads: list[bytes], missing: int, at: int, f
         moves = {"moved": slots[at] + 1, "none": 0, "other log": slots[at] + (1 << 32)}
         slots[at] = moves.get(fault, slots[at])
         whole = min(whole, at) if fault != "good" else whole
-    found = cut_entries(
+    found = read_indexed_entries(
         data[: len(data) - missing] if missing else data,
         location,
         b"".join(slot.to_bytes(8, "big") for slot in slots),
@@ -234,7 +234,7 @@ def test_answers_are_cut(parts: list[tuple[int, int] | bytes], missing: int) -> 
             frames.append((number, encode_response(good)))
     data = b"".join(len(frame).to_bytes(4, "big") + frame for _, frame in frames)
     data = data[: max(0, len(data) - missing)]
-    found, taken = cut_answers(data, 1000)
+    found, taken = split_responses(data, 1000)
     whole: list[int | bytes] = []
     for one in found:
         if isinstance(one, tuple):
@@ -254,4 +254,4 @@ def test_answers_are_cut(parts: list[tuple[int, int] | bytes], missing: int) -> 
 @pytest.mark.parametrize("length", [-1, 0, 3, 997])
 def test_lengths_that_cannot_be(length: int) -> None:
     with pytest.raises(FrameError, match=str(length)):
-        cut_answers(length.to_bytes(4, "big", signed=True) + bytes(100), 1000)
+        split_responses(length.to_bytes(4, "big", signed=True) + bytes(100), 1000)

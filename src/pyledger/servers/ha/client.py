@@ -135,7 +135,7 @@ class HaClient:
         """Follow until the connection ends; why it did."""
         connected = None
         try:
-            self.replica.cut_partial()  # also where nothing is to be cut: a log that failed follows nobody
+            self.replica.truncate_partial()  # raises for a failed log, also when there is nothing to truncate
             await self._learn()
             if not (address := self._address):
                 return "no name server knows a master"
@@ -168,7 +168,7 @@ class HaClient:
             elif connected is not None:
                 connected.close()
             with contextlib.suppress(StoreError):  # it is told by the next attempt
-                self.replica.cut_partial()
+                self.replica.truncate_partial()
 
     async def _is_stored(self) -> bool:
         """Whether all is on disk that has to be: the first report is an acknowledgement, too."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyledger._core import cut_entries
+from pyledger._core import read_indexed_entries
 from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.regular_file import open_regular
@@ -328,7 +328,7 @@ class EntryLogs:
             data = self._read_at(file, first >> 32, start, min(span, bytes_max), wait=False)
         except (PageNotCachedError, LedgerFileError, StoreIOError):
             return []  # a read of this entry alone raises the error
-        return cut_entries(data, first - SIZE_BYTES, slots, ledger_id, entry_id)
+        return read_indexed_entries(data, first - SIZE_BYTES, slots, ledger_id, entry_id)
 
     def _read_at(self, file: int, number: int, position: int, size_bytes: int, *, wait: bool) -> bytes:
         try:

@@ -280,7 +280,7 @@ class DLedgerStore:
         """
         asked = (index, count_max, size_bytes_max, self._log.end_index)
         if asked != self._run_asked:
-            self._run = EntryBatch(*self._log.read_run(index, count_max, size_bytes_max))
+            self._run = EntryBatch(*self._log.read_batch(index, count_max, size_bytes_max))
             self._run_asked = asked
         return self._run
 
@@ -313,7 +313,7 @@ class DLedgerStore:
         """
         log = self._log
         if isinstance(entries, EntryBatch):
-            return log.append_run(entries.data)
+            return log.append_batch(entries.data)
         for count, entry in enumerate(entries):
             try:
                 log.append_entry(

@@ -146,7 +146,7 @@ def open_member_parts(
     if leads:
         count_uncommitted(commit_log, committed)
     else:
-        commit_log.refuse(lambda: StoreClosedError(path))
+        commit_log.reject_appends(lambda: StoreClosedError(path))
     return join_parts(
         path, config, lock, recovered, commit_log, group, EventNotifier(), lambda: group.flushed_where,
         waits=True, entries=entries,

@@ -364,6 +364,6 @@ def join_parts(
         put_group=group if waits else None,
         reader=reader,
         report=recovered.report,
-        refuse=commit_log.refuse,
+        refuse=commit_log.reject_appends,
         entries=entries,
     )

@@ -117,13 +117,13 @@ class StoreReplica:
         """Let queues and index be built from what was appended. Apart: the master waits for the report."""
         self._dispatch_notifier.notify()
 
-    def cut_partial(self) -> int:
+    def truncate_partial(self) -> int:
         """Take back the bytes behind the last whole record, durably; how many (bytes).
 
         Raises:
             StoreFailedError: an earlier flush failed, also where there is nothing to take back.
         """
-        return self._end.cut_partial()
+        return self._end.truncate_partial()
 
     def last_record_offset(self) -> int:
         """Physical offset (bytes) of the last whole record; -1 where there is none.

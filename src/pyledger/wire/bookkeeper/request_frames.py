@@ -25,7 +25,7 @@ from pyledger.protocol.bookkeeper.messages import (
 from pyledger.wire.bookkeeper import version2, version3
 from pyledger.wire.bookkeeper.entry import EntryDigest, pack_entry
 from pyledger.wire.remoting.framing import StreamDecoder
-from pyledger.wire.remoting.native_codec import AddEncoder, cut_answers, encode_adds
+from pyledger.wire.remoting.native_codec import AddEncoder, encode_adds, split_responses
 
 LENGTH_BYTES = 4
 ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
@@ -41,7 +41,7 @@ class AnswerFrames(StreamDecoder[memoryview | tuple[int, int]]):
 
     def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
         """See `StreamDecoder.cut`."""
-        return cut_answers(data, self.max_frame_bytes)
+        return split_responses(data, self.max_frame_bytes)
 
 
 class HmacAddEncoder:

@@ -92,7 +92,7 @@ class ReceivedMessage(ReceivedRecord):
         self.packed_store_host = packed_host(header.store_host)
         return self
 
-    def unpacked(self) -> bytes:
+    def decompressed(self) -> bytes:
         """The body as it was sent, of one that is stored packed; `body` keeps it.
 
         Raises:

@@ -29,7 +29,6 @@ from pyledger._core import (
     added_number,
     count_bodies,
     count_whole_entries,
-    cut_answers,
     decode_frames,
     decode_head,
     encode_adds,
@@ -43,6 +42,7 @@ from pyledger._core import (
     set_append_response,
     set_send_result,
     split_entries,
+    split_responses,
     take_entries,
 )
 from pyledger.wire.remoting.framing import StreamDecoder
@@ -70,7 +70,6 @@ __all__ = [
     "added_number",
     "count_bodies",
     "count_whole_entries",
-    "cut_answers",
     "decode_frames",
     "decode_head",
     "encode_adds",
@@ -84,6 +83,7 @@ __all__ = [
     "set_append_response",
     "set_send_result",
     "split_entries",
+    "split_responses",
     "take_entries",
 ]
 
