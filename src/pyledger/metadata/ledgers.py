@@ -1,7 +1,7 @@
 """Metadata of ledgers in a store, at BookKeeper's paths.
 
-Every change is compared and set. When a store does not say what became of a change, it is asked again: under
-one version a change can be made once only.
+Every change is a compare-and-set. If the outcome of a change is unknown, it is tried again: a version can be
+replaced only once.
 
 Source: BookKeeper meta/HierarchicalLedgerManager.java, AbstractZkLedgerManager.java,
 ZkLedgerIdGenerator.java, LongZkLedgerIdGenerator.java.

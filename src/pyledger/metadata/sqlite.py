@@ -276,7 +276,7 @@ class SqliteStore(MetadataStore):
         except BaseException:
             await self.abandon()
             raise
-        self._poll = asyncio.get_running_loop().create_task(self._look_for_changes())
+        self._poll = asyncio.get_running_loop().create_task(self._poll_changes())
 
     async def close(self) -> None:
         """Close the session."""
@@ -338,17 +338,17 @@ class SqliteStore(MetadataStore):
 
     async def _states(self, read: Callable[[], Awaitable[T]]) -> AsyncGenerator[T, None]:
         seen = self._changed.count
-        told = await read()
-        yield told
+        yielded = await read()
+        yield yielded
         while True:
             await self._changed.wait(seen)
             seen = self._changed.count
             state = await read()
-            if state != told:
-                told = state
+            if state != yielded:
+                yielded = state
                 yield state
 
-    async def _look_for_changes(self) -> None:
+    async def _poll_changes(self) -> None:
         version = (0, 0)
         while True:
             with contextlib.suppress(MetadataUnreachableError):

@@ -1,7 +1,7 @@
 """The interface to a cluster's metadata: a tree of small nodes, as in ZooKeeper.
 
-A node has data and a version that grows with each change. Ephemeral nodes end with their maker's session.
-Watches tell states, not events: what lies between two states that are told may be missed, the last never is.
+A node has data and a version that grows with each change. Ephemeral nodes end with the session that created
+them. Watches yield states, not events: states in between may be missed, the last one never is.
 """
 
 from abc import ABC, abstractmethod
@@ -26,8 +26,8 @@ class Node:
 class MetadataStore(ABC):
     """One session with a store. Belongs to one event loop. Use it with `async with`, or start and close it.
 
-    Paths begin with `/`. Whatever reaches the store late or not at all raises MetadataUnreachableError; a
-    change that raises it may have been made: whoever goes on has to look.
+    Paths begin with `/`. A call that gets no response in time raises MetadataUnreachableError. A change that
+    raises it may have been made; the caller must read to find out.
     """
 
     @abstractmethod
@@ -49,8 +49,8 @@ class MetadataStore(ABC):
         """Create a node and return its path; `sequence` appends a number of ten digits to it.
 
         Raises:
-            NodeExistsError: A cookie exists.
-            NoNodeError: Its parent is missing.
+            NodeExistsError: The node exists.
+                NoNodeError: Its parent is missing.
         """
 
     @abstractmethod
@@ -63,7 +63,7 @@ class MetadataStore(ABC):
 
         Raises:
             NodeVersionError: Another client has changed it.
-            NoNodeError: There is none.
+            NoNodeError: It does not exist.
         """
 
     @abstractmethod
@@ -73,7 +73,7 @@ class MetadataStore(ABC):
         Raises:
             NodeVersionError: Another client has changed it.
             NodeNotEmptyError: It has children.
-            NoNodeError: There is none.
+            NoNodeError: It does not exist.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class MetadataStore(ABC):
         """Return the names of a node's children, sorted.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
 
     @abstractmethod
@@ -96,7 +96,7 @@ class MetadataStore(ABC):
     def sessions(self) -> AsyncGenerator[str, None]:
         """Yield the name of the session, then of each session that replaces a lost one.
 
-        A lost session has taken its ephemeral nodes with it: whoever made them makes them again.
+        The ephemeral nodes of a lost session are gone; the caller must recreate them.
         """
 
     async def __aenter__(self) -> Self:

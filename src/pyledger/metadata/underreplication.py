@@ -93,7 +93,7 @@ class UnderreplicatedLedgers:
                 else:
                     before = self._read(node.data)
                     missing = tuple(dict.fromkeys((*before.replicas, *replicas)))
-                    # Stored even if unchanged: the new version tells a worker that it was set again.
+                    # Stored even if unchanged: by the new version, a worker sees that it was set again.
                     await self._store.set(
                         path, encode_mark(Mark(missing, before.ctime or now_ms)), node.version
                     )

@@ -1,6 +1,6 @@
 """The metadata store in ZooKeeper, as Java's clients and bookies use it.
 
-A connection that breaks is made again, in the same session while the servers keep it; then in a new one.
+A lost connection is reopened: in the same session while the servers keep it, then in a new one.
 """
 
 import asyncio
@@ -167,8 +167,8 @@ class ZooKeeperStore(MetadataStore):
         follows = asyncio.get_running_loop().create_task(reconnected())
         try:
             seen = signal.count
-            told = await read(changed)
-            yield told
+            yielded = await read(changed)
+            yield yielded
             while True:
                 await signal.wait(seen)
                 seen = signal.count
@@ -178,8 +178,8 @@ class ZooKeeperStore(MetadataStore):
                     if self._closed:
                         raise
                     continue  # the next connection repeats it
-                if state != told:
-                    told = state
+                if state != yielded:
+                    yielded = state
                     yield state
         finally:
             follows.cancel()

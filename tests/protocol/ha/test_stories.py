@@ -126,7 +126,7 @@ class Narrator:
 
     def do_put(self, step: Step) -> str:
         end, name = step.integer("end"), step.words[0]
-        refusal = self.transfer.refusal(end)
+        refusal = self.transfer.rejection(end)
         if refusal is not None:
             return f"{name} refused: {refusal}"
         wanted = self.transfer.wanted_count(end)

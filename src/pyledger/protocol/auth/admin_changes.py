@@ -1,8 +1,8 @@
-"""Changes of users and policies, as an operator asks for them over the network: new rules, or why not.
+"""Changes of users and policies by an operator's requests: the new rules, or an objection.
 
-Words of refusals are upstream's. What an entry says of a resource replaces what it said before.
+Remarks of objections are upstream's. An entry for a resource replaces the earlier entry for it.
 
-Differs: an action that is unknown is refused; upstream leaves it out.
+Differs: an unknown action is rejected; upstream ignores it.
 
 Source: RocketMQ auth/.../authentication/manager/AuthenticationMetadataManagerImpl.java,
 authorization/manager/AuthorizationMetadataManagerImpl.java, authorization/model/Acl.java;
@@ -37,14 +37,14 @@ SUPER_ONLY = "The super user can only be update by super user"
 
 
 def denied(problem: str) -> Objection:
-    """What cannot be done."""
+    """Return the objection to a change that is not allowed."""
     return Objection(ResponseCode.NO_PERMISSION, problem)
 
 
 def create_user(
     rules: PolicyRules, requester: User, name: str, document: Mapping[str, Any]
 ) -> PolicyRules | Objection:
-    """Add a user who is described as in the file."""
+    """Add a user, described as in the file."""
     if not name.strip():
         return Objection(ResponseCode.INVALID_PARAMETER, "The username is blank")
     if not str(document.get("password") or "").strip():
@@ -62,7 +62,7 @@ def create_user(
 def update_user(
     rules: PolicyRules, requester: User, name: str, document: Mapping[str, Any]
 ) -> PolicyRules | Objection:
-    """Change what is given of a user."""
+    """Change the given fields of a user."""
     if not name.strip():
         return Objection(ResponseCode.INVALID_PARAMETER, "The username is blank")
     old = rules.users.get(name)
@@ -77,7 +77,7 @@ def update_user(
 
 
 def changed_user(user: User, document: Mapping[str, Any]) -> User | Objection:
-    """A user with what is given, not blank, in the place of what was."""
+    """Return a user with the given fields changed; blank ones keep their value."""
     secret, kind, status = (document.get(one) or "" for one in ("password", "userType", "userStatus"))
     try:
         return replace(
@@ -91,7 +91,7 @@ def changed_user(user: User, document: Mapping[str, Any]) -> User | Objection:
 
 
 def delete_user(rules: PolicyRules, requester: User, name: str) -> PolicyRules | Objection:
-    """Forget a user and the policies about it; also well when there is none."""
+    """Delete a user and its policies; no error if it does not exist."""
     if not name.strip():
         return denied("username can not be blank")
     old = rules.users.get(name)
@@ -122,7 +122,7 @@ def put_acl(rules: PolicyRules, subject: str, document: Mapping[str, Any]) -> Po
 def delete_acl(
     rules: PolicyRules, subject: str, policy_type: str | None, resource: str | None
 ) -> PolicyRules | Objection:
-    """Forget what a policy of a user says of a resource; without one, all that is said of the user."""
+    """Delete the entries for a resource from a user's policies; without a resource, all entries."""
     try:
         name = subject_of(subject, "subject")
         custom = word(policy_type or "Custom", POLICY_TYPES, "policyType", "policyType")
@@ -140,7 +140,7 @@ def delete_acl(
 
 
 def user_documents(rules: PolicyRules, requester: User, part: str = "") -> list[dict[str, Any]]:
-    """Users whose name has a part in it; their secrets are for super users alone."""
+    """Return the users whose name contains a text; only super users get their secrets."""
     found = [user_document(one) for name, one in rules.users.items() if part in name]
     return found if requester.superuser else [without(one, "password") for one in found]
 
@@ -148,7 +148,7 @@ def user_documents(rules: PolicyRules, requester: User, part: str = "") -> list[
 def acl_documents(
     rules: PolicyRules, subject_part: str = "", resource_part: str = ""
 ) -> list[dict[str, Any]]:
-    """The policies of users whose subject has a part in it, about resources that have one."""
+    """Return the policies of users whose subject contains a text, for resources that contain another."""
     found = (
         acl_document(name, [one for one in entries if resource_part in one.resource])
         for name, entries in rules.entries.items()
@@ -158,7 +158,7 @@ def acl_documents(
 
 
 def find_acl(rules: PolicyRules, subject: str) -> dict[str, Any] | Objection | None:
-    """The policies of a user; None: there are none."""
+    """Return the policies of a user; None: it has none."""
     try:
         name = subject_of(subject, "subject")
     except ConfigError as problem:
@@ -169,5 +169,5 @@ def find_acl(rules: PolicyRules, subject: str) -> dict[str, Any] | Objection | N
 
 
 def without(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A table without one of its rows."""
+    """Return a table without one of its rows."""
     return {key: value for key, value in table.items() if key != name}

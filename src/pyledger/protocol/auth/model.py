@@ -13,7 +13,7 @@ from pyledger.model.remoting_codes import ResponseCode
 
 
 class Action(StrEnum):
-    """What is done with a resource."""
+    """Action on a resource."""
 
     ALL = "All"
     PUB = "Pub"
@@ -26,7 +26,7 @@ class Action(StrEnum):
 
 
 class ResourceKind(StrEnum):
-    """What is guarded."""
+    """Type of a resource."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -35,7 +35,7 @@ class ResourceKind(StrEnum):
 
 @lazy_dataclass()
 class Need:
-    """One right that a request needs: any of some actions on a resource."""
+    """One permission that a request needs: any of some actions on a resource."""
 
     kind: ResourceKind
     name: str
@@ -47,7 +47,7 @@ class Need:
 
 @lazy_dataclass()
 class User:
-    """Somebody who signs requests."""
+    """A user who signs requests."""
 
     name: str
     secret: str
@@ -60,20 +60,20 @@ class User:
 
 @lazy_dataclass()
 class Objection:
-    """Why users or policies are not changed: the code and the remark of the response."""
+    """Reason why users or policies are not changed: code and remark of the response."""
 
     code: ResponseCode
     remark: str
 
 
 class AuthRules(Protocol):
-    """Decides; one class for each form of the file."""
+    """Decides on requests; one class for each form of the file."""
 
     def user(self, name: str) -> User | None:
-        """The user with a name."""
+        """Return the user with a name."""
 
     def trusts(self, address: str, name: str | None) -> bool:
-        """Whether requests from an address need no signature, from anybody or from who says to be a user."""
+        """Whether requests from an address need no signature, unsigned or under a user's name."""
 
     def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
-        """Why a user may not make a request from an address; None: it may."""
+        """Return why a user may not send a request from an address; None: it may."""

@@ -1,10 +1,10 @@
-"""Accounts as upstream had them until 5.2, in `plain_acl.yml`: each names topics and groups and what for.
+"""Accounts as upstream had them until 5.2, in `plain_acl.yml`: permissions by topic and group.
 
-An account that is not admin may do what its permissions say with the topics and groups named, and what its
-default permissions say with all others. A question that gives no messages and no group's place needs no
-permission but an account; changes need an admin.
+An account that is not an admin has the given permissions on the listed topics and groups, and its default
+permissions on all others. A query that returns neither messages nor offsets of a group needs an account but
+no permission; changes need an admin.
 
-Differs: an admin may do everything, also with topics for which its account has a permission.
+Differs: an admin may do everything, even with topics for which its account lists a permission.
 
 Source: RocketMQ acl/.../plain/PlainPermissionManager.java, PlainAccessConfig.java,
 RemoteAddressStrategyFactory.java; acl/.../common/Permission.java.
@@ -41,14 +41,14 @@ class Account:
 
     user: User
     trusted: tuple[Matcher, ...]
-    """Addresses from which it need not sign."""
+    """Addresses from which it sends unsigned requests."""
     topics: Mapping[str, frozenset[Action]] = field(default_factory=dict)
     groups: Mapping[str, frozenset[Action]] = field(default_factory=dict)
     other_topics: frozenset[Action] = DENY
     other_groups: frozenset[Action] = DENY
 
     def actions(self, kind: ResourceKind, name: str) -> frozenset[Action]:
-        """What it may do with a topic or a group."""
+        """Return its permission on a topic or a group."""
         if kind is ResourceKind.TOPIC:
             return self.topics.get(name, self.other_topics)
         if kind is ResourceKind.GROUP:
@@ -65,10 +65,10 @@ class AccountRules:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        """From the object in the file.
+        """Create it from the object in the file.
 
         Raises:
-            ConfigError: a key is too short or missing, or a permission or an address is wrong.
+        ConfigError: A key is too short or missing, or a permission or an address is invalid.
         """
         trusted = matchers(document.get("globalWhiteRemoteAddresses"), "globalWhiteRemoteAddresses")
         accounts = [
@@ -77,19 +77,19 @@ class AccountRules:
         return cls(accounts, trusted)
 
     def user(self, name: str) -> User | None:
-        """The user with an access key."""
+        """Return the user with an access key."""
         account = self._accounts.get(name)
         return None if account is None else account.user
 
     def trusts(self, address: str, name: str | None) -> bool:
-        """Whether requests from an address need no signature, from anybody or from who says to be a user."""
+        """Whether requests from an address need no signature, unsigned or under a user's name."""
         if any(matches(address) for matches in self._trusted):
             return True
         account = self._accounts.get(name or "")
         return account is not None and any(matches(address) for matches in account.trusted)
 
     def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
-        """Why a user may not make a request from an address; None: it may."""
+        """Return why a user may not send a request from an address; None: it may."""
         if user.superuser:
             return None
         account = self._accounts[user.name]
@@ -101,7 +101,7 @@ class AccountRules:
 
 
 def parse_account(one: Mapping[str, Any], place: str) -> Account:
-    """One object of `accounts`."""
+    """Parse one object of `accounts`."""
     name, secret = str(one.get("accessKey") or ""), str(one.get("secretKey") or "")
     if len(name) < KEY_LENGTH_MIN or len(secret) < KEY_LENGTH_MIN:
         raise ConfigError(
@@ -120,7 +120,7 @@ def parse_account(one: Mapping[str, Any], place: str) -> Account:
 
 
 def permissions(items: Any, place: str) -> dict[str, frozenset[Action]]:
-    """`name=PUB|SUB` of a list."""
+    """Parse `name=PUB|SUB` of a list."""
     found = {}
     for item in listed(items):
         name, separator, text = str(item).partition("=")
@@ -131,7 +131,7 @@ def permissions(items: Any, place: str) -> dict[str, frozenset[Action]]:
 
 
 def permission(text: Any, place: str) -> frozenset[Action]:
-    """What a permission allows."""
+    """Parse a permission."""
     found = PERMISSIONS.get("".join(str(text).split()))
     if found is None:
         raise ConfigError(place, f"the permission {text!r} is unknown", "DENY, PUB, SUB or PUB|SUB")
@@ -139,7 +139,7 @@ def permission(text: Any, place: str) -> frozenset[Action]:
 
 
 def matchers(patterns: Any, place: str) -> tuple[Matcher, ...]:
-    """Matchers of addresses: a list, or a text with commas."""
+    """Parse matchers of addresses: a list, or a text with commas."""
     if isinstance(patterns, str):
         # A comma between braces is part of the pattern.
         patterns = [part.strip() for part in re.split(r",(?![^{]*})", patterns)]
@@ -147,12 +147,12 @@ def matchers(patterns: Any, place: str) -> tuple[Matcher, ...]:
 
 
 def listed_patterns(patterns: Any) -> list[Any]:
-    """A list of patterns; nothing for a missing one."""
+    """Return a list of patterns; empty if it is missing."""
     return [one for one in patterns or () if str(one).strip()]
 
 
 def matcher(pattern: str, place: str) -> Matcher:
-    """Matches addresses: `*`, a whole one, or four parts, each a number, `*`, `1-5` or `{1,2}`."""
+    """Parse a matcher: `*`, an address, or four parts, each a number, `*`, `1-5` or `{1,2}`."""
     if pattern in ("*", "*.*.*.*"):
         return lambda _address: True
     parts = re.split(r"\.(?![^{]*})", pattern)
@@ -172,7 +172,7 @@ def matcher(pattern: str, place: str) -> Matcher:
 
 
 def numbers(part: str, place: str) -> range | frozenset[int]:
-    """What a part of an address may be."""
+    """Parse a part of an address: the numbers that it matches."""
     if part == "*":
         return range(256)
     if span := SPAN.fullmatch(part):

@@ -1,9 +1,9 @@
 """Users and policies as upstream has had them since 5.3: a policy allows or denies actions on resources.
 
-A request passes when every right that it needs is allowed. Policies of type `Custom` are looked at before
-those of type `Default`. Among entries that match, the most specific decides: a kind of resource before any
-kind, a whole name before a prefix, a longer prefix before a shorter one; on a tie `Allow` stands before
-`Deny`, as upstream. What no entry matches is denied.
+A request is allowed if every permission that it needs is allowed. Policies of type `Custom` are checked
+before those of type `Default`. Among matching entries the most specific decides: a type of resource before
+any type, a whole name before a prefix, a longer prefix before a shorter one; on a tie `Allow` wins over
+`Deny`, as in upstream. Without a matching entry, the request is denied.
 
 Source: RocketMQ auth/.../authorization/chain/AclAuthorizationHandler.java, model/Policy.java,
 model/PolicyEntry.java, model/Resource.java.
@@ -34,20 +34,20 @@ class Entry:
     kind: ResourceKind | None
     """None: any."""
     name: str
-    """Whole, or without its `*` when `prefix` is set."""
+    """The whole name, or the prefix without its `*` if `prefix` is set."""
     prefix: bool
     actions: frozenset[Action]
     networks: tuple[IPv4Network | IPv6Network, ...]
-    """Where requests may come from; empty: anywhere."""
+    """Source addresses of requests; empty: any address."""
     allow: bool
     custom: bool
 
     @classmethod
     def parse(cls, document: Mapping[str, Any], resource: str, *, custom: bool, place: str) -> Self:
-        """From an object of the file, for one of its resources.
+        """Create it from an object of the file, for one of its resources.
 
         Raises:
-            ConfigError: a word is unknown, or an address is none.
+            ConfigError: A word is unknown, or an address is invalid.
         """
         kind_text, separator, name = resource.partition(":")
         if resource == ANY:
@@ -75,12 +75,12 @@ class Entry:
 
     @property
     def resource(self) -> str:
-        """Upstream's text for what it is about."""
+        """Upstream's text of its resource."""
         name = self.name + ANY * self.prefix
         return name if self.kind is None else f"{self.kind}:{name}"
 
     def document(self) -> dict[str, Any]:
-        """The object that says the same."""
+        """Return the object for the file."""
         found: dict[str, Any] = {
             "resource": self.resource,
             "actions": [one.value for one in Action if one in self.actions],
@@ -92,7 +92,7 @@ class Entry:
         return found
 
     def matches(self, need: Need, address: str) -> bool:
-        """Whether it has a say."""
+        """Whether it applies to an action on a resource from an address."""
         if self.kind is not None and self.kind is not need.kind:
             return False
         if not (need.name.startswith(self.name) if self.prefix else need.name == self.name):
@@ -103,15 +103,15 @@ class Entry:
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int, bool]:
-        """Lower decides first."""
+        """Sort key: the lowest decides."""
         return not self.custom, self.kind is None, self.prefix, -len(self.name), not self.allow
 
 
 class PolicyRules:
-    """Users, and the policies of each."""
+    """Users and their policies."""
 
     def __init__(self, users: Iterable[User], entries: Mapping[str, Sequence[Entry]]) -> None:
-        """Take users, and entries by the name of a user."""
+        """Create rules from users, and entries by user name."""
         self.users: Mapping[str, User] = {user.name: user for user in users}
         self.entries: Mapping[str, tuple[Entry, ...]] = {
             name: tuple(found) for name, found in entries.items()
@@ -120,10 +120,11 @@ class PolicyRules:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        """From `users` and `acls` of a file, objects in upstream's form.
+        """Create rules from `users` and `acls` of a file, objects in upstream's form.
 
         Raises:
-            ConfigError: a name or word is unknown, a username or password is missing, or an address is none.
+            ConfigError: A name or word is unknown, a username or password is missing, or an address is
+                invalid.
         """
         check_names(document, ("users", "acls"), "")
         users = [parse_user(one, f"users[{at}]") for at, one in enumerate(listed(document.get("users")))]
@@ -136,14 +137,14 @@ class PolicyRules:
         return cls(users, entries)
 
     def document(self) -> dict[str, Any]:
-        """What `parse` reads."""
+        """Return the objects that `parse` reads."""
         return {
             "users": [user_document(one) for one in self.users.values()],
             "acls": [acl_document(name, entries) for name, entries in self.entries.items()],
         }
 
     def user(self, name: str) -> User | None:
-        """The user with a name."""
+        """Return the user with a name."""
         return self.users.get(name)
 
     def trusts(self, address: str, name: str | None) -> bool:  # noqa: ARG002 - the form has no white lists
@@ -151,7 +152,7 @@ class PolicyRules:
         return False
 
     def problem(self, user: User, needs: Iterable[Need], address: str) -> str | None:
-        """Why a user may not make a request from an address; None: it may."""
+        """Return why a user may not send a request from an address; None: it may."""
         if user.superuser:
             return None
         entries = self._ranked.get(user.name, [])
@@ -163,7 +164,7 @@ class PolicyRules:
 
 
 def parse_user(document: Mapping[str, Any], place: str) -> User:
-    """A user from an object in upstream's form.
+    """Create a user from an object in upstream's form.
 
     Raises:
         ConfigError: username or password is missing, or a name or word is unknown.
@@ -181,7 +182,7 @@ def parse_user(document: Mapping[str, Any], place: str) -> User:
 
 
 def user_document(user: User) -> dict[str, Any]:
-    """The object that says the same."""
+    """Return the object for the file."""
     return {
         "username": user.name,
         "password": user.secret,
@@ -191,7 +192,7 @@ def user_document(user: User) -> dict[str, Any]:
 
 
 def acl_document(name: str, entries: Iterable[Entry]) -> dict[str, Any]:
-    """The policies of a user, by type, as an object in upstream's form."""
+    """Return the policies of a user, by type, as an object in upstream's form."""
     by_type: dict[str, list[dict[str, Any]]] = {}
     for one in entries:
         by_type.setdefault("Custom" if one.custom else "Default", []).append(one.document())
@@ -200,10 +201,10 @@ def acl_document(name: str, entries: Iterable[Entry]) -> dict[str, Any]:
 
 
 def subject_of(text: object, place: str) -> str:
-    """The user that a subject names.
+    """Return the user name of a subject.
 
     Raises:
-        ConfigError: it is no user.
+    ConfigError: It is not a user.
     """
     kind, separator, name = str(text or "").partition(":")
     if kind.lower() != "user" or not separator or not name:
@@ -212,10 +213,10 @@ def subject_of(text: object, place: str) -> str:
 
 
 def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
-    """The entries of a policy, one for each resource that they name.
+    """Return the entries of a policy, one for each resource.
 
     Raises:
-        ConfigError: a name or word is unknown, or an address is none.
+        ConfigError: A name or word is unknown, or an address is invalid.
     """
     check_names(policy, ("policyType", "entries"), place)
     custom = word(policy.get("policyType") or "Custom", POLICY_TYPES, place, "policyType")
@@ -229,7 +230,7 @@ def entries_of(policy: Mapping[str, Any], place: str) -> list[Entry]:
 
 
 def listed(value: Any) -> list[Any]:
-    """A value that is a list, a single one, a text with commas, or missing."""
+    """Return a value as a list: it may be a list, a single value, a text with commas, or missing."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -238,7 +239,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def check_names(document: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    """Refuse what is not understood: without its `decision` or `sourceIps` an entry would allow more.
+    """Reject unknown names: an entry whose `decision` or `sourceIps` is misspelt would allow more.
 
     Raises:
         ConfigError: a name is unknown.
@@ -250,10 +251,10 @@ def check_names(document: Mapping[str, Any], known: Iterable[str], place: str) -
 
 
 def word(text: object, words: Mapping[str, Any], place: str, what: str) -> Any:
-    """What a word means, in any case.
+    """Return the meaning of a word, in any case.
 
     Raises:
-        ConfigError: it is unknown.
+    ConfigError: It is unknown.
     """
     found = words.get(str(text).lower())
     if found is None:

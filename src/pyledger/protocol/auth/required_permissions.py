@@ -1,4 +1,4 @@
-"""What each request needs: the rights of the user who signed it.
+"""The permissions that each request needs.
 
 Source: RocketMQ auth/.../authorization/builder/DefaultAuthorizationContextBuilder.java;
 acl/.../plain/PlainAccessResource.java.
@@ -19,7 +19,7 @@ UPDATE, DELETE = (Action.UPDATE,), (Action.DELETE,)
 
 
 class FieldNeed(NamedTuple):
-    """Rights on what a field of the header names."""
+    """Permissions on the resource in a field of the header."""
 
     kind: ResourceKind
     field: str
@@ -27,12 +27,12 @@ class FieldNeed(NamedTuple):
 
 
 def topic(field: str, any_of: tuple[Action, ...]) -> FieldNeed:
-    """Rights on a topic."""
+    """Permissions on a topic."""
     return FieldNeed(ResourceKind.TOPIC, field, any_of)
 
 
 def group(field: str, any_of: tuple[Action, ...]) -> FieldNeed:
-    """Rights on a group."""
+    """Permissions on a group."""
     return FieldNeed(ResourceKind.GROUP, field, any_of)
 
 
@@ -79,7 +79,7 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
     Code.QUERY_TOPICS_BY_CONSUMER: (group("group", GET),),
     Code.INVOKE_BROKER_TO_RESET_OFFSET: (topic("topic", READ), group("group", UPDATE)),
     Code.CONSUME_MESSAGE_DIRECTLY: (group("consumerGroup", UPDATE),),
-    # Nothing beside a user: what they name is in their body or in the log, or they name nothing.
+    # Only a user: their resource is in the body or in the log, or they have none.
     Code.HEART_BEAT: (),
     Code.LOCK_BATCH_MQ: (),
     Code.UNLOCK_BATCH_MQ: (),
@@ -89,19 +89,19 @@ NEEDS: Mapping[int, tuple[FieldNeed, ...]] = {
     Code.VIEW_MESSAGE_BY_ID: (),
 }
 OPTIONAL = frozenset({Code.END_TRANSACTION, Code.UNREGISTER_CLIENT})
-"""A missing field needs nothing: older clients leave it out, or it is one of two."""
+"""A missing field needs no permission: older clients omit it, or it is one of two."""
 
 POPPING = frozenset({Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME})
-"""They name the retry topic of a topic and a group; what they need is the topic, and the group."""
+"""These requests contain the retry topic of a topic and a group; they need both the topic and the group."""
 
 
 def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: bool) -> list[Need]:
-    """What a request needs by its header.
+    """Return the permissions that a request needs by its header.
 
     Args:
-        code: Of the request.
-        fields: Of its header.
-        cluster: The broker's, on which all rights are needed that are not on a topic or a group.
+        code: Request code.
+        fields: Fields of its header.
+        cluster: The broker's cluster, the resource of all permissions that are not on a topic or a group.
         changes: Whether the request changes the broker.
     """
     described = NEEDS.get(code)
@@ -112,7 +112,7 @@ def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: boo
     for kind, field, any_of in described:
         name = fields.get(field, "")
         if code == Code.END_TRANSACTION and name == names.HALF_TOPIC:
-            # The answer to a check: it has to name the half message, which only its producer was told.
+            # The response to a check: it contains the half message's offset, which only its producer knows.
             continue
         if kind is ResourceKind.TOPIC and code in POPPING and name.startswith(popped_again):
             name = name.removeprefix(popped_again)
@@ -124,7 +124,7 @@ def needs_of(code: int, fields: Mapping[str, str], cluster: str, *, changes: boo
 
 
 def need_of(kind: ResourceKind, name: str, any_of: tuple[Action, ...]) -> Need:
-    """A need; the retry topic of a group is its group's, whose members send to it, too."""
+    """Return a permission; that on a retry topic is one on its group, whose members also send to it."""
     if kind is ResourceKind.TOPIC and name.startswith(names.RETRY_PREFIX):
         of_group = tuple(dict.fromkeys(Action.SUB if one is Action.PUB else one for one in any_of))
         return Need(ResourceKind.GROUP, name.removeprefix(names.RETRY_PREFIX), of_group)
@@ -132,6 +132,6 @@ def need_of(kind: ResourceKind, name: str, any_of: tuple[Action, ...]) -> Need:
 
 
 def consuming(group_name: str, topics: Iterable[str]) -> list[Need]:
-    """What a member of a group needs for the topics it subscribes to."""
+    """Return the permissions that a member of a group needs for its subscriptions."""
     needs = {need_of(ResourceKind.TOPIC, one, SUB): None for one in topics}
     return [Need(ResourceKind.GROUP, group_name, SUB), *needs]

@@ -1,8 +1,8 @@
 """An SQL92 expression as a tree, and the function that it becomes.
 
-Logic has three values: true, false and null (None). A missing property is null; compared it gives null, but
-as the right side of `=` false, and text searches of it give false: that is upstream's logic, kept to the
-letter.
+Logic has three values: true, false and null (None). A missing property is null. Comparisons with null are
+null, except that `=` with null on the right side is false, and text searches in null are false: exactly
+upstream's logic.
 
 Source: RocketMQ filter/.../expression/*.java.
 """
@@ -26,7 +26,7 @@ ORDERS: dict[str, Callable[[int, int], bool]] = {
 
 
 class Search(Enum):
-    """How text is searched; the values are upstream's keywords."""
+    """Kinds of text search; the values are upstream's keywords."""
 
     CONTAINS = "CONTAINS"
     STARTS_WITH = "STARTSWITH"
@@ -56,21 +56,21 @@ class Property:
 
 @lazy_dataclass()
 class Negate:
-    """A number with the other sign; null for anything else."""
+    """A negated number; null for anything else."""
 
     operand: "Node"
 
 
 @lazy_dataclass()
-class Truth:
-    """A property where a condition is expected: text is never true."""
+class IsTrue:
+    """A property used as a condition: text is never true."""
 
     operand: Property
 
 
 @lazy_dataclass()
 class Not:
-    """The contrary; of null, null."""
+    """Negation; of null, null."""
 
     operand: "Node"
 
@@ -91,7 +91,7 @@ class AllOf:
 
 @lazy_dataclass()
 class Equal:
-    """Both the same."""
+    """Equality of two values."""
 
     left: "Node"
     right: "Node"
@@ -99,14 +99,14 @@ class Equal:
 
 @lazy_dataclass()
 class IsNull:
-    """Null."""
+    """Whether a value is null."""
 
     operand: "Node"
 
 
 @lazy_dataclass()
 class Order:
-    """Two numbers in an order."""
+    """An order comparison of two numbers."""
 
     sign: str
     left: "Node"
@@ -124,7 +124,7 @@ class OneOf:
 
 @lazy_dataclass()
 class Matches:
-    """A text in which another is found; null and the empty search are not found, nor found missing."""
+    """A search of one text in another; it and its negation are false for null and for an empty search."""
 
     search: Search
     operand: "Node"
@@ -132,7 +132,7 @@ class Matches:
     negated: bool
 
 
-Condition = Truth | Not | AnyOf | AllOf | Equal | IsNull | Order | OneOf | Matches
+Condition = IsTrue | Not | AnyOf | AllOf | Equal | IsNull | Order | OneOf | Matches
 Node = Constant | Property | Negate | Condition
 
 
@@ -144,7 +144,7 @@ def is_condition(node: Node) -> bool:
 
 
 def operands(node: Node) -> tuple[Node, ...]:
-    """The nodes below a node."""
+    """Return the child nodes."""
     if isinstance(node, Constant | Property):
         return ()
     if isinstance(node, Equal | Order):
@@ -153,7 +153,7 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def compiled(node: Node) -> Evaluate:
-    """The function that a tree is; it raises `EvaluationError` where there is no value."""
+    """Compile a tree into a function, which raises `EvaluationError` if there is no value."""
     return MAKERS[type(node)](node)
 
 
@@ -180,7 +180,7 @@ def make_negate(node: Negate) -> Evaluate:
     return evaluate
 
 
-def make_truth(node: Truth) -> Evaluate:
+def make_is_true(node: IsTrue) -> Evaluate:
     """Null or false: text is not true."""
     name = node.operand.name
     return lambda properties: None if properties.get(name) is None else False
@@ -286,7 +286,7 @@ MAKERS: dict[type, Callable[[Any], Evaluate]] = {
     Constant: make_constant,
     Property: make_property,
     Negate: make_negate,
-    Truth: make_truth,
+    IsTrue: make_is_true,
     Not: make_not,
     AnyOf: make_any,
     AllOf: make_all,

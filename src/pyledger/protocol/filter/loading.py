@@ -1,4 +1,4 @@
-"""The door to SQL92 filters: most brokers never get one, so the parser is loaded for the first."""
+"""Loads the parser of SQL92 filters on first use: most brokers never need it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,10 +7,10 @@ if TYPE_CHECKING:
 
 
 def sql_filter(expression: str) -> "SqlFilter":
-    """The filter of an expression, compiled once.
+    """Return the filter of an expression, compiled once.
 
     Raises:
-        SqlSyntaxError: says where and what.
+        SqlSyntaxError: The expression is invalid; the error contains the position and the cause.
     """
     from pyledger.protocol.filter import sql92  # noqa: PLC0415 - a good part of a broker's start
 

@@ -4,7 +4,8 @@ Keywords in any case. Levels, from the loosest: `OR`; `AND`; `=`, `<>`, `IS [NOT
 `[NOT] BETWEEN … AND …`, `[NOT] IN ('a', …)`, `[NOT] CONTAINS | STARTSWITH | ENDSWITH 'a'`; `+`, `-`, `NOT`.
 `NOT` binds tightest, as upstream has it: `NOT a = 1` is `(NOT a) = 1`.
 
-Differs: text after a whole expression is an error (upstream ignores it), `0.0` is a number (upstream refuses
+Differs: text after a whole expression is an error (upstream ignores it), `0.0` is a number (upstream
+rejects
 it), and length and depth are limited: parsing takes time in proportion to the length, on the thread that
 serves all connections, and what was compiled takes some hundred bytes a character.
 
@@ -24,6 +25,7 @@ from pyledger.protocol.filter.expression import (
     Constant,
     Equal,
     IsNull,
+    IsTrue,
     Matches,
     Negate,
     Node,
@@ -32,7 +34,6 @@ from pyledger.protocol.filter.expression import (
     Order,
     Property,
     Search,
-    Truth,
     compiled,
     is_condition,
     operands,
@@ -43,7 +44,7 @@ LENGTH_MAX = 16_384
 DEPTH_MAX = 100
 DIGITS_MAX = 19
 CACHED_CHARACTERS_MAX = 131_072
-"""Of all expressions whose filters are kept."""
+"""Total length of the expressions whose filters are cached."""
 
 TOKEN = re.compile(
     r"""(?:[ \t\n\r\f]+|--[^\n\r]*|/\*.*?\*/)*
@@ -68,21 +69,21 @@ class MeaningError(ValueError):
 
 
 def text_of(token: str) -> str:
-    """What stands between the quotes."""
+    """Return the text between the quotes."""
     return token[1:-1].replace("''", "'")
 
 
 def condition(node: Node) -> Node:
-    """A node where a condition is expected."""
+    """Make a node a condition."""
     if isinstance(node, Property):
-        return Truth(node)
+        return IsTrue(node)
     if not is_condition(node):
         raise MeaningError("a condition is expected, not a value")
     return node
 
 
 def comparable(node: Node) -> Node:
-    """A side of an order."""
+    """Check one side of an order comparison."""
     number = isinstance(node, Constant) and not isinstance(node.value, str | bool | None)
     if not number and (isinstance(node, Constant) or is_condition(node)):
         raise MeaningError("only numbers and properties have an order")
@@ -90,7 +91,7 @@ def comparable(node: Node) -> Node:
 
 
 def make_equal(left: Node, right: Node) -> Node:
-    """Equality of two sides that can be equal."""
+    """Make an equality of two sides that can be equal."""
     constants = [node for node in (left, right) if isinstance(node, Constant)]
     if any(node.value is None for node in constants):
         raise MeaningError("write IS NULL")
@@ -100,17 +101,17 @@ def make_equal(left: Node, right: Node) -> Node:
 
 
 def make_order(sign: str, left: Node, right: Node) -> Node:
-    """An order of two sides that have one."""
+    """Make an order comparison of two sides that have an order."""
     return Order(sign, comparable(left), comparable(right))
 
 
 def joined(kind: type[AllOf] | type[AnyOf], nodes: list[Node]) -> Node:
-    """A chain of conditions; a chain of one is that one."""
+    """Make a chain of conditions; a single condition stays itself."""
     return nodes[0] if len(nodes) == 1 else kind(tuple(map(condition, nodes)))
 
 
 def between(node: Node, low: Node, high: Node) -> Node:
-    """A range, ends included."""
+    """Make a range, ends included."""
     sides = [side.value for side in (low, high) if isinstance(side, Constant)]
     both = make_order(">=", node, low), make_order("<=", node, high)
     if len(sides) == 2 and order(cast(float, sides[0]), cast(float, sides[1])) > 0:
@@ -119,19 +120,19 @@ def between(node: Node, low: Node, high: Node) -> Node:
 
 
 def not_between(node: Node, low: Node, high: Node) -> Node:
-    """What lies outside of a range."""
+    """Make the complement of a range."""
     return AnyOf((make_order("<", node, low), make_order(">", node, high)))
 
 
 def one_of(node: Node, texts: frozenset[str], *, negated: bool) -> Node:
-    """A list, of a property."""
+    """Make a list test of a property."""
     if not isinstance(node, Property):
         raise MeaningError("IN takes a property")
     return OneOf(node, texts, negated)
 
 
 def decimal(token: str) -> Node:
-    """A whole number of 64 bits."""
+    """Parse a whole number of 64 bits."""
     digits = token.rstrip("lL")
     if token[0] == "0" and token != "0":
         raise MeaningError(f"a whole number begins with 0: {token[:DIGITS_MAX]}")
@@ -142,7 +143,7 @@ def decimal(token: str) -> Node:
 
 
 def floating(token: str) -> Node:
-    """A floating number."""
+    """Parse a floating-point number."""
     number = float(token)
     if math.isinf(number):
         raise MeaningError("a number is too big")
@@ -160,7 +161,7 @@ class Token(NamedTuple):
 
 
 class ExpressionParser:
-    """Goes through one expression; a method for each level."""
+    """Recursive-descent parser of one expression, with a method for each level."""
 
     def __init__(self, expression: str) -> None:
         self.expression: Final = expression
@@ -168,7 +169,7 @@ class ExpressionParser:
         self.next = self.token()
 
     def token(self) -> Token:
-        """The token after the last one."""
+        """Return the next token without consuming it."""
         found = TOKEN.match(self.expression, self.at)
         if found is None or found.lastgroup is None:
             self.fail(self.at)
@@ -179,12 +180,12 @@ class ExpressionParser:
         return Token(kind, text, found.start(kind if kind != "keyword" else "name"))
 
     def take(self) -> Token:
-        """The next token, which is passed."""
+        """Consume and return the next token."""
         taken, self.next = self.next, self.token()
         return taken
 
     def took(self, *texts: str) -> bool:
-        """Pass these signs and keywords if the first of them comes next; then the others have to follow."""
+        """Consume these signs and keywords if the first comes next; then the others must follow."""
         for number, text in enumerate(texts):
             if self.next.text != text or self.next.kind not in ("keyword", "sign"):
                 if number:
@@ -194,7 +195,7 @@ class ExpressionParser:
         return True
 
     def fail(self, at: int) -> NoReturn:
-        """Name a place that is not understood."""
+        """Raise the error for an unexpected token."""
         if at >= len(self.expression):
             raise SqlSyntaxError(self.expression, "not understood at its end")
         line = self.expression.count("\n", 0, at) + 1
@@ -262,7 +263,7 @@ class ExpressionParser:
                 return node
 
     def texts(self) -> frozenset[str]:
-        """A list, from after its opening bracket."""
+        """The rest of a list, after its opening bracket."""
         found = [self.string()]
         while self.took(","):
             found.append(self.string())
@@ -277,7 +278,7 @@ class ExpressionParser:
         return text_of(self.take().text)
 
     def unary(self) -> Node:
-        """A value or a condition, with what stands before it."""
+        """A value or a condition, with its sign or `NOT`."""
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise MeaningError(TOO_DEEP)
@@ -317,10 +318,10 @@ VALUES: Mapping[str, Callable[[str], Node]] = {
 
 
 def parse(expression: str) -> tuple[Node, int]:
-    """The tree of an expression, and how many nodes it has.
+    """Parse an expression into a tree, and count its nodes.
 
     Raises:
-        SqlSyntaxError: says where and what.
+        SqlSyntaxError: The expression is invalid; the error contains the position and the cause.
     """
     if len(expression) > LENGTH_MAX:
         raise SqlSyntaxError(expression, f"longer than {LENGTH_MAX} characters")
@@ -345,15 +346,15 @@ class SqlFilter:
         """Compile an expression.
 
         Raises:
-            SqlSyntaxError: says where and what.
+            SqlSyntaxError: The expression is invalid; the error contains the position and the cause.
         """
         self.expression = expression
         node, self.node_count = parse(expression)
-        """What one message costs: that many steps at most."""
+        """Largest number of steps for one message."""
         self.evaluate = compiled(node)
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is wanted: not where the answer is null or fails."""
+        """Whether a message with these properties matches: not if the result is null or an error."""
         try:
             return self.evaluate(properties) is True
         except EvaluationError:
@@ -361,7 +362,7 @@ class SqlFilter:
 
 
 class FilterCache:
-    """The filters that were used last, of a limited number of characters together."""
+    """The filters used last, up to a total length of their expressions."""
 
     def __init__(self, characters_max: int = CACHED_CHARACTERS_MAX) -> None:
         self._filters: OrderedDict[str, SqlFilter] = OrderedDict()
@@ -369,10 +370,10 @@ class FilterCache:
         self.characters = 0
 
     def find(self, expression: str) -> SqlFilter:
-        """The filter of an expression, compiled when it is not at hand.
+        """Return the filter of an expression, compiled if it is not cached.
 
         Raises:
-            SqlSyntaxError: says where and what.
+            SqlSyntaxError: The expression is invalid; the error contains the position and the cause.
         """
         found = self._filters.get(expression)
         if found is not None:
@@ -389,9 +390,9 @@ FILTERS = FilterCache()
 
 
 def sql_filter(expression: str) -> SqlFilter:
-    """The filter of an expression, compiled once while it is in use.
+    """Return the filter of an expression, compiled once while it is in use.
 
     Raises:
-        SqlSyntaxError: says where and what.
+        SqlSyntaxError: The expression is invalid; the error contains the position and the cause.
     """
     return FILTERS.find(expression)

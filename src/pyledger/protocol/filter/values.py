@@ -1,7 +1,7 @@
 """Values of an SQL92 expression and how two of them compare, as Java's classes do.
 
-A property is text. Compared with a number it must be one of that number's kind: `a > 3` fails where `a` is
-`3.5` or does not fit 32 bits, and a message for which an expression fails is not matched.
+A property is text. To compare it with a number, it must be a number of the same kind: `a > 3` fails if `a` is
+`3.5` or does not fit 32 bits. A message for which the expression fails does not match.
 
 Source: RocketMQ filter/.../ComparisonExpression.java.
 """
@@ -32,7 +32,7 @@ Value = str | bool | int | float | None
 
 
 class EvaluationError(ValueError):
-    """An expression has no value for this message."""
+    """The expression has no value for this message."""
 
 
 def whole_number(text: str, low: int, high: int) -> int:

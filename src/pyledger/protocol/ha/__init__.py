@@ -1,1 +1,1 @@
-"""Master and slave: what each connection of the HA service does, and who waits for whom."""
+"""Rules of replication: both sides of an HA connection, and the puts that wait for slaves."""

@@ -1,27 +1,27 @@
-"""Where the log of a slave and that of its master part.
+"""Finds the divergence of a slave's log from its master's.
 
-A slave whose master was replaced, or lost its end in a power cut, may have records that the master never had.
-Records are compared through their bytes, from the last one back: in steps that double until one is the same
-in both logs, then by halves. All before a record that is the same are the same, for each names its place and
-the times at which it came.
+A slave whose master was replaced, or lost the end of its log in a power failure, may have records that the
+master never had. Records are compared by their bytes, from the last one back: in doubling steps until one is
+equal in both logs, then by bisection. All records before an equal one are equal, because each contains its
+offset and its timestamps.
 """
 
 from collections.abc import Sequence
 
 
 class TailSearch:
-    """Asks which of a slave's records to compare, until it knows the last that both logs have."""
+    """Searches a slave's records for the last one that both logs have."""
 
     def __init__(self, offsets: Sequence[int]) -> None:
-        """Take physical offsets (bytes) of the slave's last records, in order."""
+        """Start with the physical offsets (bytes) of the slave's last records, in order."""
         self._offsets = offsets
         self._same = -1
         self._other = len(offsets)
         self._step = 1
 
     @property
-    def question(self) -> int | None:
-        """Physical offset (bytes) of the record to compare next; None: the search is over."""
+    def next_offset(self) -> int | None:
+        """Physical offset (bytes) of the record to compare next; None: the search has ended."""
         if self._other - self._same <= 1:
             return None
         return self._offsets[self._next()]
@@ -32,7 +32,7 @@ class TailSearch:
         return None if self._same < 0 else self._offsets[self._same]
 
     def answer(self, same: bool) -> None:
-        """Whether the record in question is the same in both logs."""
+        """Take the comparison of the record at `next_offset`: whether both logs have it."""
         at = self._next()
         if same:
             self._same = at

@@ -1,15 +1,15 @@
 """The master's side of one HA connection.
 
-A slave says nothing but physical offsets of 8 bytes: the first is where it wants to go on, each is how far it
-has come. The master answers with frames of the log from there, and with an empty frame when it was silent.
-A slave that has nothing begins at the start of the log's last file, as upstream.
+A slave sends only physical offsets of 8 bytes: each acknowledges the log up to it, and the transfer starts at
+the first one. The master sends frames of the log from there, and an empty frame as heartbeat. A slave without
+a log starts at the beginning of the log's last file, as in upstream.
 
-What is less than a frame waits while the slave has not acknowledged what the log had when it was last sent
-to its end: small records travel, are acknowledged and answered together, and wait for one report at most.
+Less than a full frame is held back until the slave has acknowledged the end of the last complete transfer:
+small records are sent and acknowledged together, and wait for one report at most.
 
-Differs: an offset beyond what was sent, or before an earlier one of the same connection, closes it, and so
-does a first one below the log's start; upstream believes the first two and never answers the last. A slave
-that reports and takes nothing is disconnected, too.
+Differs: the connection is closed by an offset beyond the data sent or below an earlier one, and by a first
+offset below the start of the log. Upstream accepts the first two and never responds to the last. A slave that
+reports but receives nothing is disconnected, too.
 
 Source: RocketMQ store/.../ha/DefaultHAConnection.java.
 """
@@ -22,17 +22,17 @@ from pyledger.config.ha import HaConfig
 
 REPORT = struct.Struct(">q")
 FLOW_WINDOW_MS = 1_000
-"""So long is the second in which a slave gets no more than its share."""
+"""Period of the transfer limit."""
 
 
 class MasterState(Enum):
-    """What a connection is about."""
+    """State of a connection."""
 
     READY = "READY"
-    """Waits for the first report."""
+    """Waiting for the first report."""
     TRANSFER = "TRANSFER"
     SHUTDOWN = "SHUTDOWN"
-    """To be closed, for the reason given."""
+    """To be closed; `problem` has the reason."""
 
 
 TRANSITIONS = {
@@ -46,7 +46,7 @@ TRANSITIONS = {
 
 
 class LogRange(NamedTuple):
-    """What a master has at a moment: physical offsets (bytes)."""
+    """Range of a master's log: physical offsets (bytes)."""
 
     start: int
     end: int
@@ -58,30 +58,30 @@ class Transfer(NamedTuple):
     """A frame to send."""
 
     offset: int
-    """Physical offset (bytes) of its first byte, or of what comes next."""
+    """Physical offset (bytes) of its first byte; of a heartbeat, where the next frame starts."""
     size: int
     """0: a heartbeat."""
 
 
 class MasterConnection:
-    """Takes a slave's reports and says what to send."""
+    """Processes a slave's reports and decides what to send."""
 
     def __init__(self, config: HaConfig, now_ms: int) -> None:
-        """A connection that was just taken."""
+        """Create the state of an accepted connection."""
         self._config = config
         self.state = MasterState.READY
         self.problem = ""
         """Why the connection must be closed, in state SHUTDOWN."""
         self.slave_ack_offset = -1
-        """How far the slave has come, bytes; -1: it has not said. Invariant: never falls, never beyond what
-        was the log's end."""
+        """Acknowledged physical offset (bytes); -1: no report yet. Invariant: it never decreases and was
+        never beyond the end of the log."""
         self.next_offset = -1
-        """Where the next transfer begins."""
-        # Where the log ended when it was looked at, and when all of it was sent. There a record ended, so the
-        # slave will report it.
+        """Physical offset (bytes) at which the next transfer starts."""
+        # Last known end of the log, and its end when all of it was sent. Both are ends of records, so the
+        # slave will report them.
         self._log_end = self._drained = -1
         self._offered = -1
-        """Nothing beyond this physical offset has been sent."""
+        """Physical offset (bytes) up to which the log has been sent."""
         self._stuck_at: int | None = None
         self._stuck_ms = now_ms
         self._head = bytearray()
@@ -89,7 +89,7 @@ class MasterConnection:
         self._window_left = config.transfer_rate_max_bytes
 
     def receive(self, data: bytes, log: LogRange, now_ms: int) -> bool:
-        """Take bytes of a slave; whether it has come further."""
+        """Process bytes from a slave; return whether its offset has advanced."""
         self._read_ms = now_ms
         before = self.slave_ack_offset
         if len(data) == REPORT.size and not self._head:
@@ -124,10 +124,10 @@ class MasterConnection:
             self.slave_ack_offset = offset
 
     def sendable(self, log: LogRange, now_ms: int) -> int:
-        """Up to which physical offset (bytes) the log may be sent now, from `next_offset` on.
+        """Return up to which physical offset (bytes) the log may be sent now, starting at `next_offset`.
 
-        No further than `next_offset` when all is sent, or the slave has not said from where; while little
-        more has come than what it has to acknowledge; until `resume_ms` when it had its share.
+        It is `next_offset` if everything is sent, before the first report, while less than a frame is held
+        back, and until `resume_ms` if the transfer limit is reached.
         """
         at, end, config = self.next_offset, log.end, self._config
         if self.state is not MasterState.TRANSFER or at >= end:
@@ -144,7 +144,7 @@ class MasterConnection:
         return end
 
     def next_transfer(self, log: LogRange, now_ms: int) -> Transfer | None:
-        """The next frame of the log; None when nothing may be sent."""
+        """Return the next frame of the log; None if nothing may be sent."""
         at, end = self.next_offset, self.sendable(log, now_ms)
         if at >= end:
             return None
@@ -153,11 +153,11 @@ class MasterConnection:
 
     @property
     def resume_ms(self) -> int | None:
-        """When a slave that has had its share gets more; None: it has not had it."""
+        """Time at which a transfer continues that reached the limit; None: not reached."""
         return None if self._window_left else self._window_ms + FLOW_WINDOW_MS
 
     def sent(self, transfer: Transfer, now_ms: int) -> None:
-        """A frame is on its way."""
+        """Note that a frame was sent."""
         self.sent_to(transfer.offset + transfer.size, now_ms)
 
     def sent_to(self, offset: int, now_ms: int) -> None:
@@ -170,12 +170,12 @@ class MasterConnection:
         self._wrote_ms = now_ms
 
     def tick(self, now_ms: int, waits_at: int | None = None) -> Transfer | None:
-        """Time has passed: the heartbeat to send, if any.
+        """Return the heartbeat to send, if one is due.
 
         Args:
             now_ms: The time.
-            waits_at: Physical offset (bytes) up to which the slave took frames, while it has to take more;
-                None: it has taken all.
+            waits_at: Physical offset (bytes) up to which the slave received frames while more wait to be
+                sent; None: it received all.
         """
         if self.state is MasterState.SHUTDOWN:
             return None
@@ -191,14 +191,14 @@ class MasterConnection:
         return Transfer(self.next_offset, 0) if due and self.state is MasterState.TRANSFER else None
 
     def deadline_ms(self) -> int:
-        """When `tick` is needed at the latest."""
+        """Latest time of the next `tick`."""
         silence_ms = self._read_ms + self._config.silence_max_ms
         if self.state is not MasterState.TRANSFER:
             return silence_ms + 1
         return min(silence_ms, self._wrote_ms + self._config.heartbeat_interval_ms) + 1
 
     def describe(self) -> str:
-        """State, place and acknowledgement in a line."""
+        """Return state, offset and acknowledgement in one line."""
         why = f": {self.problem}" if self.problem else ""
         return f"{self.state.value} next {self.next_offset}, acknowledged {self.slave_ack_offset}{why}"
 

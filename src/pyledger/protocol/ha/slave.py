@@ -1,8 +1,9 @@
 """The slave's side of one HA connection.
 
-The master sends frames `i64 offset | i32 size | size bytes`; the bytes are the commit log's, cut anywhere. A
-slave takes them at exactly its own end, so its log is always a prefix of the master's. It reports its end: at
-once, after each progress, and when it was silent for long. Bytes of a frame are handed on as they come.
+The master sends frames `i64 offset | i32 size | size bytes`; the bytes are those of the commit log, split at
+any position. A slave accepts them only at the end of its own log, which is therefore always a prefix of the
+master's. It reports its end at once, after each progress, and as a heartbeat. Bytes of a frame are passed on
+as they arrive.
 
 Differs: upstream reports for the first time only after 5 s of silence.
 
@@ -17,19 +18,19 @@ from typing import NamedTuple
 from pyledger.config.ha import HaConfig
 
 FRAME_HEADER = struct.Struct(">qi")
-"""Where the bytes stand in the log, and how many they are; 0: a heartbeat."""
+"""Physical offset and number of the bytes; 0 bytes: a heartbeat."""
 OFFSET_MAX = 10**18
-"""Physical offset (bytes) that no log reaches: a folder of log files takes no names beyond."""
+"""Limit of physical offsets (bytes): names of log files have 20 digits."""
 
 
 class SlaveState(Enum):
-    """What a connection is about."""
+    """State of a connection."""
 
     READY = "READY"
-    """Nothing came yet."""
+    """Nothing received yet."""
     TRANSFER = "TRANSFER"
     SHUTDOWN = "SHUTDOWN"
-    """To be closed, for the reason given."""
+    """To be closed; `problem` has the reason."""
 
 
 TRANSITIONS = {
@@ -43,18 +44,18 @@ TRANSITIONS = {
 
 
 class Piece(NamedTuple):
-    """Bytes for the log."""
+    """Bytes to append to the log."""
 
     offset: int
-    """Physical offset where they stand."""
+    """Physical offset of the first one."""
     data: memoryview
 
 
 class SlaveConnection:
-    """Turns what a master sends into pieces of the log, and says what to report."""
+    """Splits a master's frames into pieces of the log, and decides what to report."""
 
     def __init__(self, config: HaConfig, max_offset: int, frame_bytes_max: int, now_ms: int) -> None:
-        """A connection that was just made.
+        """Create the state of a new connection.
 
         Args:
             config: Intervals.
@@ -68,11 +69,11 @@ class SlaveConnection:
         self.problem = ""
         """Why the connection must be closed, in state SHUTDOWN."""
         self.max_offset = max_offset
-        """End of what was handed out. Invariant: no piece begins elsewhere."""
+        """End (bytes) of the pieces returned so far. Invariant: every piece starts here."""
         self.stored_offset = max_offset
-        """End of what is stored as it should be; this is what is reported."""
+        """End (bytes) of the log that is stored durably enough to be reported."""
         self.master_offset = max_offset
-        """How far the master's log goes, as far as its frames tell."""
+        """End (bytes) of the master's log according to its frames."""
         self._reported: int | None = None
         self._head = bytearray()
         self._left = 0
@@ -80,28 +81,28 @@ class SlaveConnection:
 
     @property
     def between_frames(self) -> bool:
-        """Whether what comes next begins with a frame's header."""
+        """Whether the next byte starts a frame's header."""
         return not (self._left or self._head) and self.state is not SlaveState.SHUTDOWN
 
     def rest_of_frame(self, chunk: memoryview, now_ms: int) -> Piece | None:
-        """What a chunk begins with, where that belongs to the frame before; to be stored as by `take`."""
+        """Return the part of a chunk that belongs to the previous frame; stored like pieces of `take`."""
         self._read_ms = now_ms
         if not self._left or self.state is SlaveState.SHUTDOWN:
             return None
         return self._piece(chunk[: self._left])
 
     def heard(self, now_ms: int) -> None:
-        """Bytes came then that did not come to `take`."""
+        """Note that bytes arrived which were not passed to `take`."""
         self._read_ms = max(self._read_ms, now_ms)
 
     def reported(self, offset: int, now_ms: int) -> None:
-        """A physical offset (bytes), which is stored as it should be, was reported then."""
+        """Note that a stored physical offset (bytes) was reported."""
         self.stored(offset)
         self._reported, self._wrote_ms = offset, max(self._wrote_ms, now_ms)
 
     def took(self, end_offset: int) -> None:
-        """Whole frames in order were stored, up to a physical offset (bytes), without coming to `take`."""
-        # Behind: an empty log that shall begin at the frame whose bytes are still to come.
+        """Note that whole frames up to a physical offset (bytes) were stored without `take`."""
+        # Lower only for an empty log, which starts at the frame whose bytes are still to arrive.
         if self.state is SlaveState.SHUTDOWN or end_offset <= self.max_offset:
             return
         self._step("frame in order")
@@ -109,7 +110,7 @@ class SlaveConnection:
         self.master_offset = max(self.master_offset, end_offset)
 
     def take(self, chunk: memoryview, now_ms: int) -> Iterator[Piece]:
-        """The pieces of the log in bytes that came; each must be stored before the next is asked for."""
+        """Yield the pieces of the log in received bytes; each must be stored before the next is requested."""
         self._read_ms = now_ms
         at = 0
         while at < len(chunk) and self.state is not SlaveState.SHUTDOWN:
@@ -127,7 +128,7 @@ class SlaveConnection:
         return piece
 
     def _take_header(self, chunk: memoryview, at: int) -> int:
-        """Read a frame's header, or a part of it; where to go on in the chunk."""
+        """Read a frame's header, or part of it; return the position to continue at in the chunk."""
         if not self._head and len(chunk) - at >= FRAME_HEADER.size:
             offset, size = FRAME_HEADER.unpack_from(chunk, at)
             at += FRAME_HEADER.size
@@ -144,12 +145,12 @@ class SlaveConnection:
 
     def _begin(self, offset: int, size: int) -> None:
         if not 0 <= size <= self._frame_bytes_max:
-            self._step("frame out of order", f"a frame says that it has {size} bytes")
+            self._step("frame out of order", f"a frame has a size of {size} bytes")
         elif not 0 <= offset <= OFFSET_MAX - self._frame_bytes_max:
-            self._step("frame out of order", f"a frame begins at {offset}: no log reaches there")
+            self._step("frame out of order", f"a frame begins at {offset}: no log can reach it")
         elif self.max_offset not in (0, offset):
             self._step(
-                "frame out of order", f"the master goes on at {offset}, this log ends at {self.max_offset}"
+                "frame out of order", f"the master continues at {offset}, this log ends at {self.max_offset}"
             )
         else:
             self._step("frame in order")
@@ -159,16 +160,16 @@ class SlaveConnection:
             self.master_offset = max(self.master_offset, offset + size)
 
     def stored(self, offset: int) -> None:
-        """All below a physical offset (bytes) is stored as it should be."""
+        """Note that the log is stored up to a physical offset (bytes)."""
         self.stored_offset = max(self.stored_offset, offset)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Check for the master's silence."""
         if self.state is not SlaveState.SHUTDOWN and now_ms - self._read_ms > self._config.silence_max_ms:
             self._step("silence", f"the master was silent for {now_ms - self._read_ms} ms")
 
     def report(self, now_ms: int) -> int | None:
-        """The offset (bytes) to report now; None: nothing has to be said."""
+        """Return the physical offset (bytes) to report now; None: no report is due."""
         if self.state is SlaveState.SHUTDOWN:
             return None
         due = now_ms - self._wrote_ms > self._config.heartbeat_interval_ms
@@ -179,12 +180,12 @@ class SlaveConnection:
         return self.stored_offset
 
     def deadline_ms(self) -> int:
-        """When `tick` and `report` are needed at the latest."""
+        """Latest time of the next `tick` and `report`."""
         report_ms = self._wrote_ms + self._config.heartbeat_interval_ms
         return min(report_ms, self._read_ms + self._config.silence_max_ms) + 1
 
     def describe(self) -> str:
-        """State, end and report in a line."""
+        """Return state, end and report in one line."""
         why = f": {self.problem}" if self.problem else ""
         rest = f", {self._left} bytes of a frame to come" if self._left else ""
         return f"{self.state.value} end {self.max_offset}, stored {self.stored_offset}{rest}{why}"
@@ -195,11 +196,11 @@ class SlaveConnection:
 
 
 def merged_offset(own: int | None, seen: int | None, master: int) -> int:
-    """What a slave takes for a queue offset (units) of a group.
+    """Return the queue offset (units) of a group that a slave adopts.
 
     Args:
-        own: The slave's own; None: it has none.
-        seen: The master's at the last copy; None: there was none.
+        own: The slave's; None: it has none.
+        seen: The master's at the last synchronization; None: there was none.
         master: The master's now.
     """
     went_back = seen is not None and master < seen

@@ -1,4 +1,4 @@
-"""The key-value table of a name server: namespace, key, value.
+"""The KV config of a name server: namespace, key, value.
 
 Source: RocketMQ namesrv/.../KVConfigManager.java.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class KVTable:
-    """Texts by namespace and key. A namespace that was emptied stays, as upstream tells the two apart."""
+    """Texts by namespace and key. An emptied namespace stays, as in upstream."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._namespaces = {name: dict(table) for name, table in (namespaces or {}).items()}
@@ -17,18 +17,18 @@ class KVTable:
         self._namespaces.setdefault(namespace, {})[key] = value
 
     def get(self, namespace: str, key: str) -> str | None:
-        """One value, or None."""
+        """Return one value, or None."""
         return self._namespaces.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove one value if it is there."""
+        """Remove one value if it exists."""
         self._namespaces.get(namespace, {}).pop(key, None)
 
     def table(self, namespace: str) -> dict[str, str] | None:
-        """All values of a namespace; None when it was never written."""
+        """Return all values of a namespace; None if it was never written."""
         found = self._namespaces.get(namespace)
         return None if found is None else dict(found)
 
     def namespaces(self) -> dict[str, dict[str, str]]:
-        """The whole table, to be stored."""
+        """Return the whole table, to be stored."""
         return {name: dict(table) for name, table in self._namespaces.items()}

@@ -1,4 +1,4 @@
-"""Rules on values: who learns of a new smallest broker id, who acts as master, what is seen from a zone.
+"""Rules on values: which brokers a new smallest broker id is sent to, acting masters, routes of one zone.
 
 Source: RocketMQ namesrv/.../RouteInfoManager.java, ZoneRouteRPCHook.java.
 """
@@ -11,13 +11,13 @@ from pyledger.model.topic import Permission
 
 TOPICS_AT_ONCE = 1_000
 Parts = Iterator[list[str]]
-"""Names, some at a time: whoever reads them may do something else in between."""
+"""Names in parts, so that the caller can do other work in between."""
 
 
 def min_id_change(
     addrs: Mapping[int, str], offline_addr: str | None, ha_addr: str | None
 ) -> MinBrokerIdChange:
-    """The notice about the smallest id; it goes to all who stay, or to all whom a newcomer met."""
+    """Return the notice of the smallest id, for all remaining brokers or for those before a new one."""
     smallest = min(addrs)
     met = [addr for broker_id, addr in sorted(addrs.items()) if broker_id != smallest]
     everyone = offline_addr is not None or len(addrs) == 1
@@ -26,7 +26,7 @@ def min_id_change(
 
 
 def with_acting_master(brokers: BrokerRoute, queues: QueueRoute | None) -> BrokerRoute:
-    """The slave with the smallest id in the place of a master that is gone, where queues are read-only."""
+    """Return brokers without a master with their smallest slave as master, if queues are read-only."""
     addrs = dict(brokers.broker_addrs)
     is_writable = queues is None or Permission.WRITE in queues.permission
     if not addrs or MASTER_ID in addrs or not brokers.enable_acting_master or is_writable:
@@ -36,7 +36,7 @@ def with_acting_master(brokers: BrokerRoute, queues: QueueRoute | None) -> Broke
 
 
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
-    """The part of a route in one zone; brokers without a master stay whatever their zone."""
+    """Return the part of a route in one zone; brokers without a master stay whatever their zone."""
     far = {
         broker.broker_name: broker
         for broker in route.brokers
@@ -52,7 +52,7 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 
 
 def queues_of(broker_name: str, reported: QueueRoute, is_read_only: bool) -> QueueRoute:
-    """What the table keeps of the queues that a broker reports: mostly the same object, which costs least."""
+    """Return the queues to store for those registered: usually the same object, which is cheapest."""
     permission = reported.permission & ~Permission.WRITE if is_read_only else reported.permission
     if (reported.broker_name, reported.permission) == (broker_name, permission):
         return reported
@@ -60,6 +60,6 @@ def queues_of(broker_name: str, reported: QueueRoute, is_read_only: bool) -> Que
 
 
 def in_parts(names: list[str]) -> Parts:
-    """A list in parts of `TOPICS_AT_ONCE`."""
+    """Split a list into parts of `TOPICS_AT_ONCE`."""
     for start in range(0, len(names), TOPICS_AT_ONCE):
         yield names[start : start + TOPICS_AT_ONCE]

@@ -1,7 +1,7 @@
-"""A slave's HA client: takes the master's log, writes it at the end of its own, and reports how far it is.
+"""A slave's HA client: receives the master's log, appends it to its own, and reports its end.
 
-One connection at a time; when it ends the next is made after a pause. What stands behind the last whole
-record is taken back then: the next master may go on differently.
+There is one connection at a time; after it ends, the next one is opened after a pause. Bytes after the last
+whole record are then truncated: the next master may continue differently.
 
 Source: RocketMQ store/.../ha/DefaultHAClient.java.
 """
@@ -29,15 +29,15 @@ log = logger("ha")
 
 CONNECT_TIMEOUT_S = 3.0
 PAUSE_FACTOR_MAX = 12
-"""So many times as long a slave waits at most before it connects again, while its own disk refuses."""
+"""Longest pause before a reconnect while the slave's own disk fails, as a multiple of the configured one."""
 GROWN_PAUSE_S = 0.002
-"""Pause between two times that the event loop hears of new records: it is not woken for each."""
+"""Interval at which the event loop is notified of new records, not for each one."""
 FLUSH_PAUSE_MS = 1_000
-"""So long a flush is waited for before the master is told, perhaps, that this slave is alive."""
+"""How long a flush is awaited before a heartbeat to the master may be due."""
 
 
 class HaClient:
-    """Follows a master from `start` to `close`."""
+    """Copies a master's log from `start` to `close`."""
 
     def __init__(
         self,
@@ -50,32 +50,32 @@ class HaClient:
         grown: Callable[[], None],
         tls: TlsConfig | None = None,
     ) -> None:
-        """A client that does nothing yet.
+        """Create a client, not started.
 
         Args:
-            store: Takes the log.
+            store: Store to which the log is appended.
             config: The rules.
-            now_ms: A clock that never goes back.
-            learn: Asks who is master, before each connection; what is found comes to `follow`.
-            agree: Why the master's log and this one cannot go on together, asked on each connection before
-                anything is said there; empty: they can.
+            now_ms: A monotonic clock.
+            learn: Finds the master before each connection, and passes it to `follow`.
+            agree: Returns why the master's log cannot continue this one; empty: it can. Called for each
+                connection before anything is sent.
             grown: Called after the log has grown.
-            tls: Certificates, and whether requests travel over TLS: so does the log then, unless the settings
-                say that the master speaks none there.
+            tls: Certificates, and whether requests are sent over TLS. If so, the log is too, unless
+                `plain_master` is set.
 
         Raises:
-            ConfigError: a certificate or key cannot be read.
+            ConfigError: A certificate or key cannot be read.
         """
         tls = tls or TlsConfig()
         self._context = None if config.plain_master else client_context(tls)
         self._handshake_s = tls.handshake_timeout_ms / 1000
         self.replica = store.replica()
         self.connection: SlaveLink | None = None
-        """The connection to the master, while there is one."""
+        """The connection to the master; None: not connected."""
         self.problem = ""
-        """Why there is none."""
+        """Why it is not connected."""
         self.master_end = 0
-        """How far (bytes) the master's log went when it was last heard of; 0: nothing was."""
+        """Last known end (bytes) of the master's log; 0: unknown."""
         self._store = store
         self._config = config
         self._now_ms = now_ms
@@ -84,18 +84,18 @@ class HaClient:
         self._grown = grown
         self._address = config.master_address
         self._changed = asyncio.Event()
-        """The master is another one than at the last attempt."""
+        """Set when the master has changed since the last attempt."""
         self._task: asyncio.Task[None] | None = None
-        self._disk_refuses = False
-        """The last attempt ended because this slave cannot store what comes."""
+        self._disk_failed = False
+        """The last attempt ended because this slave could not store the data."""
 
     @property
     def master_address(self) -> str:
-        """`host:port` of the master's HA service; empty while nobody has said."""
+        """`host:port` of the master's HA service; empty while unknown."""
         return self._address
 
     def follow(self, address: str) -> None:
-        """Take the log from another master, `host:port`. A configured one stays."""
+        """Copy the log of another master, `host:port`. A configured master is kept."""
         if self._config.master_address or address == self._address:
             return
         self._address = address
@@ -105,11 +105,11 @@ class HaClient:
             self.connection.end("another master")
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start copying."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Follow no more. Idempotent."""
+        """Stop copying. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -120,27 +120,27 @@ class HaClient:
         pause_s = least_s = self._config.reconnect_interval_ms / 1000
         while True:
             self._changed.clear()
-            self._disk_refuses = False
+            self._disk_failed = False
             problem = await self._follow_once()
             if problem != self.problem:
                 event(log, logging.WARNING, "master not followed", master=self._address, problem=problem)
             self.problem = problem
-            # A disk that refuses does so for a while: master and logs need not hear of it each time.
-            pause_s = min(2 * pause_s, PAUSE_FACTOR_MAX * least_s) if self._disk_refuses else least_s
+            # A disk fault lasts: retry less often, to spare the master and the log file.
+            pause_s = min(2 * pause_s, PAUSE_FACTOR_MAX * least_s) if self._disk_failed else least_s
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()
 
     async def _follow_once(self) -> str:
-        """Follow until the connection ends; why it did."""
+        """Copy until the connection ends; return the reason."""
         connected = None
         try:
-            self.replica.truncate_partial()  # raises for a failed log, also when there is nothing to truncate
+            self.replica.truncate_partial()  # always raises after a failure of the log
             await self._learn()
             if not (address := self._address):
                 return "no name server knows a master"
             connected = await self._connect(address)
-            # The connection ends with the master: what comes over it is of the log that is compared here.
+            # The master's log cannot change during the connection, so it is the one compared here.
             if problem := await self._agree():
                 return problem
             if address != self._address:
@@ -150,13 +150,13 @@ class HaClient:
             link = SlaveLink(connected, self.replica_machine(), self)
             self.connection, self.problem = link, ""
             event(log, logging.INFO, "master followed", master=self._address, offset=self.replica.end_offset)
-            await asyncio.wait([link.ended])  # to await it would cancel it, and its thread goes on
-            self._disk_refuses = link.disk_refuses
+            await asyncio.wait([link.ended])  # awaiting it directly would cancel it while its thread runs
+            self._disk_failed = link.disk_failed
             return link.ended.result()
         except (OSError, TimeoutError) as failure:
             return str(failure) or "no answer in time"
         except (PyLedgerError, ValueError) as failure:
-            self._disk_refuses = isinstance(failure, StoreError)
+            self._disk_failed = isinstance(failure, StoreError)
             return str(failure)
         except Exception as failure:
             log.exception("master not followed")
@@ -167,16 +167,16 @@ class HaClient:
                 await link.close()
             elif connected is not None:
                 connected.close()
-            with contextlib.suppress(StoreError):  # it is told by the next attempt
+            with contextlib.suppress(StoreError):  # the next attempt reports it
                 self.replica.truncate_partial()
 
     async def _is_stored(self) -> bool:
-        """Whether all is on disk that has to be: the first report is an acknowledgement, too."""
+        """Return whether everything required is on disk: the first report is an acknowledgement, too."""
         flush = self._store.until_durable(self.replica.end_offset)
         return flush is None or await flush
 
     def replica_machine(self) -> SlaveConnection:
-        """The machine of a new connection."""
+        """Return the state machine of a new connection."""
         return SlaveConnection(
             self._config, self.replica.end_offset, self.replica.file_size_bytes, self._now_ms()
         )
@@ -207,7 +207,7 @@ class HaClient:
 
 
 def store_frames(machine: SlaveConnection, replica: StoreReplica, chunk: memoryview, now_ms: int) -> None:
-    """Store what came of a master. Whole frames go on together; the machine sees what is not so ordinary."""
+    """Store received bytes: whole frames together, the rest through the state machine."""
     piece = machine.rest_of_frame(chunk, now_ms)
     if piece is not None:
         replica.append(piece.offset, piece.data)
@@ -226,10 +226,10 @@ def take_frames(
     timeout_ms: int,
     now_ms: Callable[[], int],
 ) -> bool:
-    """Run a receiver for this long (ms), report to the machine, and store what the receiver left.
+    """Run a receiver for this long (ms), update the machine, and store what the receiver left.
 
     Returns:
-        Whether there was such.
+    Whether it left anything.
     """
     other = receiver.run(timeout_ms, between_frames=machine.between_frames)
     now = now_ms()
@@ -245,20 +245,20 @@ def take_frames(
 
 
 class SlaveLink:
-    """One connection to a master: a thread of its own around `SlaveConnection`.
+    """One connection to a master: a thread around `SlaveConnection`.
 
-    What is ordinary never comes to Python (`ReplicaReceiver`): a send at the master waits for it. The machine
-    hears of it afterwards, decides all else, and says when something is due.
+    Plain frames are handled natively (`ReplicaReceiver`), because a send at the master waits for them. The
+    machine is updated afterwards; it decides everything else and schedules reports.
     """
 
     def __init__(self, connected: socket.socket, machine: SlaveConnection, client: HaClient) -> None:
-        """Report at once on a connected socket that does not block, then take what comes."""
+        """Report at once on a connected non-blocking socket, then start receiving."""
         self.machine = machine
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = self._loop.create_future()
-        """Why the connection ended, when it has; nothing is written any more."""
-        self.disk_refuses = False
-        """It ended because nothing more can be stored here."""
+        """Completed with the reason when the connection has ended and nothing more is written."""
+        self.disk_failed = False
+        """It ended because the data could not be stored."""
         self._problem = ""
         self._socket = connected
         self._client = client
@@ -272,22 +272,22 @@ class SlaveLink:
 
     @property
     def last_read_ms(self) -> int:
-        """When something came."""
+        """Time of the last received data."""
         return self._client.now_ms() - self._receiver.since_read_ms
 
     @property
     def last_write_ms(self) -> int:
-        """When something was reported."""
+        """Time of the last report."""
         return self._client.now_ms() - self._receiver.since_report_ms
 
     def end(self, problem: str) -> None:
-        """The connection is of no use any more."""
+        """Stop the connection."""
         self._problem = self._problem or problem
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """End it and let go of the socket. Once."""
+        """End it and close the socket. Call once."""
         self.end("closed")
         while not self.ended.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -296,7 +296,7 @@ class SlaveLink:
         os.close(self._event_fd)
         self._socket.close()
 
-    # --- of the event loop
+    # --- on the event loop
 
     def _on_notified(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -317,23 +317,23 @@ class SlaveLink:
             self.ended.set_result(self._problem or problem)
             self._client.grown()
 
-    # --- of the thread
+    # --- on the thread
 
     def _run(self) -> None:
         try:
             problem = self._follow()
         except (OSError, PyLedgerError) as failure:
-            self.disk_refuses = isinstance(failure, StoreError)
+            self.disk_failed = isinstance(failure, StoreError)
             problem = str(failure)
         except BaseException as failure:
             problem = repr(failure)
             raise
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._finished, problem)
 
     def _follow(self) -> str:
-        """Take what comes until the connection ends; why it did."""
+        """Receive until the connection ends; return the reason."""
         machine, receiver, client = self.machine, self._receiver, self._client
         while not receiver.closed:
             now_ms = client.now_ms()
@@ -349,7 +349,7 @@ class SlaveLink:
         return "the master closed the connection"
 
     def _settle(self, end_offset: int) -> None:
-        """What was written is stored: now, or when it is on disk where it has to be."""
+        """Mark written bytes as stored: now or, if required, when they are on disk."""
         if end_offset <= self.machine.stored_offset:
             return
         while not self._replica.until_durable(end_offset, FLUSH_PAUSE_MS):
@@ -361,4 +361,4 @@ class SlaveLink:
     def _report(self, now_ms: int) -> None:
         offset = self.machine.report(now_ms)
         if offset is not None and not self._receiver.report(offset):
-            raise BlockingIOError("a report was cut")
+            raise BlockingIOError("a report was sent only in part")

@@ -1,6 +1,6 @@
-"""A master's connection to one slave: its read side and its write side, as events of one loop.
+"""A master's connection to one slave: its read side and its write side, on the event loop.
 
-A slave that is far behind is brought nearer by a thread.
+A thread serves a slave with a large lag.
 
 Source: RocketMQ store/.../ha/DefaultHAConnection.java.
 """
@@ -24,11 +24,10 @@ from pyledger.store.messages.store_engine import StoreEngine
 log = logger("ha")
 
 FOLLOW_BYTES = 2 << 20
-"""A slave that is no further behind follows: it gets what is put at once, from the event loop."""
+"""Largest lag at which the event loop sends new records to a slave directly."""
 REPORT_BYTES_MAX = 64 << 10
 STREAM_BYTES_MAX = 1 << 30
-"""Of the log that a thread sends before it looks at the log anew: files that were deleted stay on disk for as
-long as one is at work on them."""
+"""Bytes of the log that a thread sends with one view: deleted files stay on disk while a view has them."""
 
 
 class ConnectionOwner(Protocol):
@@ -41,25 +40,25 @@ class ConnectionOwner(Protocol):
     connections: "dict[int, HaConnection]"
     stream_threads: Executor
     streams: set[asyncio.Future[int]]
-    """Those that run, also of connections that are closed."""
+    """Running threads, including those of closed connections."""
 
     def log_range(self) -> LogRange:
-        """What slaves may have at this moment."""
+        """Return the range of the log that slaves may have now."""
 
     def doubt_others(self, newer: "HaConnection") -> None:
-        """A connection has come that may be of the slave of an older one."""
+        """Note a new connection that may belong to the slave of an older one."""
 
     def left(self, host: str) -> None:
-        """A connection of an address is closed."""
+        """Note that a connection of an address is closed."""
 
 
 class HaConnection:
-    """One slave in touch."""
+    """One connected slave."""
 
     def __init__(
         self, service: ConnectionOwner, connected: socket.socket, number: int, host: str, port: int
     ) -> None:
-        """Wait for its first report on a connected socket that does not block."""
+        """Wait for its first report on a connected non-blocking socket."""
         self.host, self.peer = host, f"{host}:{port}"
         self.machine = MasterConnection(service.config, service.now_ms())
         self.sent_bytes = 0
@@ -69,19 +68,19 @@ class HaConnection:
         self._loop = asyncio.get_running_loop()
         self._sender = LogSender(connected.fileno(), service.config.transfer_batch_bytes)
         self._stream: asyncio.Future[int] | None = None
-        """Of a thread that brings a slave nearer which is far behind."""
+        """Result of the thread that serves a slave with a large lag."""
         self._writing = self._again = self._due = self._closed = False
         self._loop.add_reader(connected.fileno(), self.read_reports)
         self._timer = self._later()
 
     @property
     def next_offset(self) -> int:
-        """Where the next transfer begins (bytes); -1 before the first report."""
+        """Physical offset (bytes) at which the next transfer starts; -1 before the first report."""
         known = self.machine.next_offset
         return known if self._stream is None else max(known, self._sender.next_offset)
 
     def close(self, problem: str) -> None:
-        """Let the slave go. Idempotent."""
+        """Close the connection. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -100,7 +99,7 @@ class HaConnection:
     # --- the read side
 
     def read_reports(self) -> None:
-        """Process what the slave has reported, if anything has arrived."""
+        """Process the slave's reports that have arrived."""
         if self._closed:
             return
         try:
@@ -127,10 +126,10 @@ class HaConnection:
     # --- the write side
 
     def log_grew(self, end: int, *, wanted: bool) -> None:
-        """The log goes up to a physical offset (bytes) now; `wanted`: somebody waits for this slave.
+        """Note that the log has grown to a physical offset (bytes); `wanted`: a put waits for this slave.
 
-        One read of a busy sender after the other may come before the loop's next turn: what is enough for a
-        frame does not wait for that.
+        Several reads of a busy sender may precede the loop's next iteration; a full frame does not wait for
+        it.
         """
         machine = self.machine
         if machine.state is not MasterState.TRANSFER or self._stream is not None or self._writing:
@@ -146,7 +145,7 @@ class HaConnection:
         self.push()
 
     def push(self) -> None:
-        """Send what there is, a bounded part of it at once."""
+        """Send the pending part of the log, up to a limit."""
         if self._closed or self._stream is not None:
             return
         service, machine, sender = self._service, self.machine, self._sender
@@ -185,7 +184,7 @@ class HaConnection:
                 self.close(str(error))
 
     def _sent(self, reached: int, stop: int, now_ms: int) -> None:
-        """Frames up to a physical offset (bytes) went to the kernel, of those up to `stop`; -1: ask again."""
+        """Note that frames up to a physical offset (bytes) were sent of those up to `stop`; -1: again."""
         machine = self.machine
         if reached > machine.next_offset:
             self.sent_bytes += reached - machine.next_offset

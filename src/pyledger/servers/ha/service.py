@@ -1,8 +1,8 @@
-"""A master's HA service: takes slaves, sends them the log, and tells puts when slaves have it.
+"""A master's HA service: accepts slaves, sends them the log, and completes puts when slaves have it.
 
-Upstream's parts by its names: the accept service is `HaService`, its group transfer service is the machine
-`GroupTransfer`, an HA connection is `HaConnection` with its read side and its write side. All of it runs by
-events of one loop, but for a slave that is far behind: a thread brings it nearer.
+Upstream's classes correspond by name: the accept service is `HaService`, its group transfer service the
+machine `GroupTransfer`, and `HaConnection` has a read side and a write side. All of it runs on the event
+loop, except for slaves with a large lag, which are served by threads.
 
 Source: RocketMQ store/.../ha/DefaultHAService.java, DefaultHAConnection.java, GroupTransferService.java.
 """
@@ -35,27 +35,27 @@ log = logger("ha")
 
 BACKLOG = 64
 ADMISSIONS_MAX = 64
-"""Connections that wait at most to be let in; each may cost a question to the name servers."""
+"""Connections that wait for admission at most; each may need a query to the name servers."""
 CONNECTIONS_MAX = 64
-"""Slaves in touch at a time, and so threads that bring one nearer which is far behind."""
+"""Connected slaves at most, and so threads for slaves with a large lag."""
 CONNECTIONS_OF_HOST_MAX = 16
-"""Of one address, those that wait to be let in counted too: one machine does not shut out the others."""
+"""Connections of one address at most, including waiting ones: one machine must not lock out others."""
 
 Known = Callable[[str], Awaitable[bool]]
-"""Whether an address is known as a slave's."""
+"""Returns whether an address is known as a slave's."""
 
 
 class SlaveStatus(NamedTuple):
-    """What a master knows of a slave in touch."""
+    """State of a connected slave, as the master sees it."""
 
     address: str
     ack_offset: int
-    """Physical offset (bytes); -1 before its first report."""
+    """Acknowledged physical offset (bytes); -1 before its first report."""
     next_offset: int
-    """Where the next transfer begins (bytes)."""
+    """Physical offset (bytes) at which the next transfer starts."""
     in_sync: bool
     sent_bytes: int
-    """Log bytes sent since it came."""
+    """Log bytes sent on this connection."""
 
 
 class HaService:
@@ -71,18 +71,19 @@ class HaService:
         access_control: bool = False,
         tls: TlsConfig | None = None,
     ) -> None:
-        """A service that does not listen yet.
+        """Create a service, not listening yet.
 
         Args:
-            store: Whose log is sent.
+            store: Store whose log is sent.
             config: The rules.
-            now_ms: A clock that never goes back.
-            known: Says which addresses are those of slaves, where nothing more is asked for.
-            access_control: Requests to the broker must be signed, so slaves must prove who they are.
-            tls: Certificates; without, it speaks no TLS.
+            now_ms: A monotonic clock.
+            known: Returns whether an address is a slave's, for masters without stricter rules.
+            access_control: Requests to the broker must be signed, so slaves must authenticate.
+            tls: Certificates; without them, it has no TLS.
 
         Raises:
-            ConfigError: a certificate cannot be read, or nobody vouches for those of slaves.
+            ConfigError: A certificate cannot be read, or no authority for the slaves' certificates is
+                configured.
         """
         tls = tls or TlsConfig(server_mode="disabled")
         self.admission = Admission(
@@ -104,22 +105,22 @@ class HaService:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        # Of its own: those of the loop write tables and flush the log meanwhile.
+        # Its own executor: the loop's threads write tables and flush the log meanwhile.
         self.stream_threads: Executor = ThreadPoolExecutor(CONNECTIONS_MAX, "ha-stream")
         self.streams: set[asyncio.Future[int]] = set()
-        """Those that run, also of connections that are closed."""
+        """Running threads, including those of closed connections."""
         self._polling = False
 
     @property
     def port(self) -> int:
-        """Port that it listens on; 0 before `start`."""
+        """Listening port; 0 before `start`."""
         return 0 if self._listener is None else int(self._listener.getsockname()[1])
 
     async def start(self, host: str, port: int) -> None:
-        """Listen, where the role asks for it; port 0 takes a free one.
+        """Listen, if the role requires it; port 0 takes a free one.
 
         Raises:
-            ListenError: the address cannot be had.
+            ListenError: The address is not available.
         """
         if self.config.role == SINGLE:
             return
@@ -137,7 +138,7 @@ class HaService:
         self._listen()
 
     async def close(self) -> None:
-        """Let all slaves go and end all waits. Idempotent."""
+        """Close all connections and complete all waiting puts. Idempotent."""
         self._stop_accepting()
         for connection in tuple(self.connections.values()):
             connection.close("the master stops")
@@ -152,14 +153,14 @@ class HaService:
     # --- puts
 
     def rejection(self) -> str | None:
-        """Why no put may be taken now, in upstream's words; None: it may."""
-        return self.transfer.refusal(self.store.max_offset)
+        """Return why puts are rejected now, in upstream's words; None: they are not."""
+        return self.transfer.rejection(self.store.max_offset)
 
     def wait(self, end_offset: int, answer: Callable[[str], None]) -> str | None:
-        """Wait until slaves have all below a physical offset (bytes).
+        """Wait until slaves have the log up to a physical offset (bytes).
 
         Returns:
-            Upstream's word for how that ended where it is known at once. None: `answer` is told, once.
+            Upstream's name of the result if it is known at once. None: `answer` will be called once.
         """
         if self.config.role != "sync_master":
             return PUT_OK
@@ -169,7 +170,7 @@ class HaService:
         return status
 
     def appended(self) -> None:
-        """The log has grown: slaves get it now, or with what else comes in this turn of the loop."""
+        """Note that the log has grown: send it to slaves now, or at the end of this iteration of the loop."""
         if self.connections:
             end, wanted = self.store.confirmed_where, self.transfer.anyone_waits
             for connection in tuple(self.connections.values()):
@@ -200,12 +201,12 @@ class HaService:
     # --- slaves
 
     def log_range(self) -> LogRange:
-        """What slaves may have at this moment."""
+        """Return the range of the log that slaves may have now."""
         store = self.store
         return LogRange(store.min_offset, store.confirmed_where, store.config.mapped_file_size_bytes)
 
     def slaves(self) -> list[SlaveStatus]:
-        """The slaves in touch."""
+        """Return the connected slaves."""
         end, gap = self.store.max_offset, self.config.gap_max_bytes
         return [
             SlaveStatus(
@@ -219,7 +220,7 @@ class HaService:
         ]
 
     def doubt_others(self, newer: HaConnection) -> None:
-        """Connections of one machine may be of one slave, that has lost the older one: it counts once."""
+        """Count connections of one machine once: the slave may have lost the older one."""
         for number, one in self.connections.items():
             if one is not newer and one.host == newer.host:
                 self.transfer.doubt(number, one.machine.next_offset)
@@ -262,7 +263,7 @@ class HaService:
         task.add_done_callback(self._tasks.discard)
 
     def left(self, host: str) -> None:
-        """A connection of an address is closed, or was not let in."""
+        """Note that a connection of an address is closed, or was rejected."""
         self._hosts[host] -= 1
         if self._hosts[host] <= 0:
             del self._hosts[host]
@@ -272,7 +273,7 @@ class HaService:
         try:
             opened, problem = await self._opened(connected, host)
         except (OSError, TimeoutError) as error:
-            problem = reason_of(error) if isinstance(error, OSError) else "it said nothing in time"
+            problem = reason_of(error) if isinstance(error, OSError) else "it sent nothing in time"
         except BaseException:
             connected.close()
             self.left(host)
@@ -288,11 +289,11 @@ class HaService:
         event(log, logging.INFO, "slave connected", peer=f"{host}:{port}")
 
     async def _opened(self, connected: socket.socket, host: str) -> tuple[socket.socket, str]:
-        """What to speak on, and why the connection is rejected, if it is.
+        """Return the socket to use, and why the connection is rejected, if it is.
 
         Raises:
-            OSError: the connection is of no use.
-            TimeoutError: nothing came.
+            OSError: The connection failed.
+            TimeoutError: No data arrived in time.
         """
         rules, context = self.admission, self._context
         named = rules.names_address(host)
@@ -303,6 +304,6 @@ class HaService:
                 if await first_byte(asyncio.get_running_loop(), connected) != TLS_HELLO:
                     context = None
         if context is None:
-            return connected, rules.refusal(named=named, secure=False, names=())
+            return connected, rules.rejection(named=named, secure=False, names=())
         secured = await TlsSocket.accepted(connected, context, self._handshake_s)
-        return secured.plain, rules.refusal(named=named, secure=True, names=secured.names)
+        return secured.plain, rules.rejection(named=named, secure=True, names=secured.names)

@@ -1,1 +1,1 @@
-"""The name server: where brokers say what they have, and clients ask where a topic is."""
+"""The name server: brokers register with it, and clients query the routes of topics."""

@@ -1,6 +1,6 @@
-"""The key-value table of a name server, kept in a file that upstream's name server can read.
+"""The KV config of a name server, stored in a file that upstream's name server can read.
 
-A change is on disk before it is seen or answered. Upstream shows it first, and answers success also when the
+A change is on disk before it is visible or confirmed. Upstream shows it first, and confirms it even if the
 file could not be written.
 
 Source: RocketMQ namesrv/.../KVConfigManager.java, KVConfigSerializeWrapper.java.
@@ -16,20 +16,20 @@ from pyledger.protocol.namesrv.kv_table import KVTable
 from pyledger.wire import fastjson
 
 DEFAULT_PATH = Path("namesrv", "kvConfig.json")
-"""Within the home folder, as upstream has it."""
+"""Path in the home folder, as in upstream."""
 
 
 class KVConfig:
-    """A `KVTable` with its file."""
+    """A `KVTable` and its file."""
 
     def __init__(self, path: Path) -> None:
         """Read the table.
 
         Args:
-            path: The file; it and its folder are made by the first change.
+            path: The file; the first change creates it and its folder.
 
         Raises:
-            ConfigError: the file cannot be read, and neither can its `.bak`.
+            ConfigError: Neither the file nor its `.bak` can be read.
         """
         self.path = path
         self.table = read_table(path)
@@ -39,7 +39,7 @@ class KVConfig:
         """Set one value.
 
         Raises:
-            ConfigError: the file cannot be written; nothing changed.
+            ConfigError: The file cannot be written; nothing changed.
         """
         async with self._writing:
             changed = KVTable(self.table.namespaces())
@@ -47,10 +47,10 @@ class KVConfig:
             await self._replace(changed)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Remove one value if it is there.
+        """Remove one value if it exists.
 
         Raises:
-            ConfigError: the file cannot be written; nothing changed.
+            ConfigError: The file cannot be written; nothing changed.
         """
         async with self._writing:
             if self.table.get(namespace, key) is None:
@@ -65,7 +65,7 @@ class KVConfig:
 
 
 def write_table(path: Path, table: KVTable) -> None:
-    """Write the file, whole."""
+    """Replace the file."""
     document = {"configTable": table.namespaces()}
     content = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     try:
@@ -76,7 +76,7 @@ def write_table(path: Path, table: KVTable) -> None:
 
 
 def read_table(path: Path) -> KVTable:
-    """Read the file or, where it is missing or broken, its `.bak`; an empty table without either."""
+    """Read the file or, if it is missing or damaged, its `.bak`; without either, return an empty table."""
     broken: ConfigError | None = None
     for candidate in (path, backup_of(path)):
         try:
@@ -96,10 +96,10 @@ def read_table(path: Path) -> KVTable:
 
 
 def parsed_table(document: object) -> KVTable:
-    """A table from its document.
+    """Create the table from its document.
 
     Raises:
-        ValueError: it is none.
+    ValueError: It is malformed.
     """
     found = document.get("configTable") if isinstance(document, dict) else None
     if not isinstance(found, dict) or not all(isinstance(table, dict) for table in found.values()):

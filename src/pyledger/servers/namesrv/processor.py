@@ -1,7 +1,7 @@
-"""Answers to the requests that a name server knows. The rules are those of `protocol/routing`.
+"""Answers the requests to a name server by the rules of `protocol/namesrv`.
 
-Differs: requests that change something, other than what brokers say about themselves, are refused with
-code 16 unless `admin_enabled` is set.
+Differs: requests that change something, except those of brokers about themselves, are rejected with code 16
+unless `admin_enabled` is set.
 
 Source: RocketMQ namesrv/.../DefaultRequestProcessor.java, ClientRequestProcessor.java, ZoneRouteRPCHook.java.
 """
@@ -72,7 +72,7 @@ CHANGEABLE = frozenset(
 )
 """Settings of a running name server that an operator may change.
 
-Differs: no others, whatever the black list says, and a change is not kept in a file."""
+Differs: other settings cannot be changed, whatever the black list, and changes are not stored in a file."""
 
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Method = Callable[[Connection, RemotingCommand], Answer]
@@ -80,7 +80,7 @@ Method = Callable[[Connection, RemotingCommand], Answer]
 ZONE_NAME = "__ZONE_NAME"
 ZONE_MODE = "__ZONE_MODE"
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-REFUSED = "requests that change the name server are refused; run it with admin_enabled = true to allow them"
+REJECTED = "changes to the name server are rejected; set admin_enabled = true to allow them"
 
 
 class RequestProcessor:
@@ -96,14 +96,14 @@ class RequestProcessor:
         notify: Callable[[Iterable[MinBrokerIdChange]], None],
         removals_due: Callable[[], None],
     ) -> None:
-        """A processor that is ready from now on.
+        """Create a processor, ready for requests.
 
         Args:
             routes: The table; its `config` is the name server's.
-            kv: The key-value table.
-            net: Limits of connections, to be shown.
-            now_ms: A clock that never goes back.
-            notify: Tells brokers about a new smallest id.
+            kv: The KV config.
+            net: Limits of connections, to be displayed.
+            now_ms: A monotonic clock.
+            notify: Notifies brokers of a new smallest id.
             removals_due: Called when a removal was queued.
         """
         self.routes = routes
@@ -119,16 +119,16 @@ class RequestProcessor:
         self._large = LargeAnswers(lambda: routes.generation)
 
     def handlers(self) -> HandlerTable:
-        """All of it, by request code."""
+        """Methods by request code."""
         table = HandlerTable()
-        for code, method in self._told_and_asked().items():
+        for code, method in self._broker_and_client_methods().items():
             table.register(code, method)
         for code, method in self._changing().items():
             table.register(code, self._guarded(method))
         return table
 
-    def _told_and_asked(self) -> Mapping[RequestCode, Method]:
-        """What brokers say about themselves, and what anybody asks."""
+    def _broker_and_client_methods(self) -> Mapping[RequestCode, Method]:
+        """Return the methods for requests of brokers and queries of clients."""
         return {
             RequestCode.REGISTER_BROKER: self.register_broker,
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
@@ -150,7 +150,7 @@ class RequestProcessor:
         }
 
     def _changing(self) -> Mapping[RequestCode, Method]:
-        """What an operator changes."""
+        """Return the methods for an operator's changes."""
         return {
             RequestCode.PUT_KV_CONFIG: self.put_kv,
             RequestCode.DELETE_KV_CONFIG: self.delete_kv,
@@ -163,15 +163,15 @@ class RequestProcessor:
     def _guarded(self, method: Method) -> Method:
         def handle(connection: Connection, request: RemotingCommand) -> Answer:
             if not self.routes.config.admin_enabled:
-                connection.report(log, logging.WARNING, "change refused", code=request.code)
-                return request.response(ResponseCode.NO_PERMISSION, REFUSED)
+                connection.report(log, logging.WARNING, "change rejected", code=request.code)
+                return request.response(ResponseCode.NO_PERMISSION, REJECTED)
             place = {"code": request.code, "peer": connection.remote_address}
-            event(log, logging.INFO, "change asked", **place, fields=request.ext_fields)
+            event(log, logging.INFO, "change requested", **place, fields=request.ext_fields)
             return method(connection, request)
 
         return handle
 
-    # --- what brokers say
+    # --- requests of brokers
 
     def register_broker(self, connection: Connection, request: RemotingCommand) -> Answer:
         """103."""
@@ -194,7 +194,7 @@ class RequestProcessor:
         header: headers.RegisterBrokerRequestHeader,
         key: object,
     ) -> RemotingCommand | None:
-        """Register once a large body is read; not any more when the broker has gone meanwhile."""
+        """Register after a large body is read, unless the broker has disconnected meanwhile."""
         content = await asyncio.to_thread(decoded_content, request, header.broker_name, header.compressed)
         if connection.closed:
             return None
@@ -268,14 +268,14 @@ class RequestProcessor:
         )
 
     def register_topic(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """217; brokers send it that register topics one by one."""
+        """217; sent by brokers that register topics one by one."""
         header = request.header(headers.RegisterTopicRequestHeader)
         queues = decode_route(request.body).queues
         if self.routes.register_topic(header.topic, queues):
             event(log, logging.INFO, "topic registered", topic=header.topic)
         return request.response()
 
-    # --- what anybody asks
+    # --- queries
 
     def get_route(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """105."""
@@ -304,9 +304,9 @@ class RequestProcessor:
         )
 
     def _encoded_route(self, topic: str, is_standard: bool) -> bytes:
-        """The body for a topic, kept until a route changes; empty for an unknown topic.
+        """Return the body for a topic, cached until a route changes; empty for an unknown topic.
 
-        Routes with the configuration of ordered topics also hang on another table, and are not kept.
+        Routes with the configuration of ordered topics also depend on the KV config and are not cached.
         """
         if self._encoded_generation != self.routes.generation:
             self._encoded.clear()
@@ -402,7 +402,7 @@ class RequestProcessor:
         text = settings_text((config, self._net), {}, with_paths=config.admin_enabled)
         return request.response(body=text.encode())
 
-    # --- what an operator changes
+    # --- an operator's changes
 
     async def put_kv(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """100."""
@@ -435,11 +435,11 @@ class RequestProcessor:
         return request.response()
 
     def update_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """318; lasts until the name server ends."""
+        """318; in effect until the name server stops."""
         config = self.routes.config
         wanted = properties.parse(str(request.body, "utf-8", "replace"))
-        if refusal := rejected_setting(config, wanted):
-            return request.response(ResponseCode.NO_PERMISSION, refusal)
+        if rejection := rejected_setting(config, wanted):
+            return request.response(ResponseCode.NO_PERMISSION, rejection)
         self.routes.config = changed_settings(config, wanted, CHANGEABLE)
         self._encoded_generation = -1
         return request.response()

@@ -1,8 +1,7 @@
-"""What a broker's registration says, read once for as long as the broker repeats itself.
+"""The content of a broker's registration, parsed again only if it has changed.
 
-A broker sends all its topics every 30 s. What changes each time is a time stamp that nobody looks at; the
-rest is compared by its hash, and read only when that is another one. Ten thousand topics take long to read:
-a large body is read in a thread, while the event loop goes on.
+A broker sends all its topics every 30 s. Except for an unused timestamp they are compared by their hash, and
+parsed only if it differs. Parsing ten thousand topics takes long, so a large body is parsed in a thread.
 """
 
 import hashlib
@@ -18,11 +17,11 @@ from pyledger.wire.remoting.command import RemotingCommand
 VOLATILE = re.compile(rb'"mappingDataVersion":\{[^{}]*\}')
 LARGE_BYTES = 128 << 10
 LAST = "namesrv.registration"
-"""Key in the data of a connection: the last body that came on it."""
+"""Key in the data of a connection: the last body received on it."""
 
 
 class Content(NamedTuple):
-    """The body of a registration."""
+    """The content of a registration's body."""
 
     topics: Mapping[str, QueueRoute]
     data_version: DataVersion
@@ -31,13 +30,13 @@ class Content(NamedTuple):
 
 
 def key_of(request: RemotingCommand, broker_name: str, compressed: bool) -> object:
-    """What two registrations have in common that say the same."""
+    """Return a key that is equal for registrations with the same content."""
     hashed = hashlib.blake2b(VOLATILE.sub(b"", request.body)).digest()
     return request.version, compressed, broker_name, hashed
 
 
 def remembered(data: dict[Any, Any], key: object) -> Content | None:
-    """The content of the last body on a connection, if it had this key."""
+    """Return the content of the last body on a connection, if it had this key."""
     last: tuple[object, Content] | None = data.get(LAST)
     return last[1] if last is not None and last[0] == key else None
 
@@ -46,7 +45,7 @@ def decoded_content(request: RemotingCommand, broker_name: str, compressed: bool
     """Read the body of a registration.
 
     Raises:
-        MalformedBodyError: it is none.
+        MalformedBodyError: It is malformed.
     """
     body = decode_registration(request.body, request.version, compressed=compressed)
     wrapper = body.topic_config_serialize_wrapper
@@ -59,7 +58,7 @@ def decoded_content(request: RemotingCommand, broker_name: str, compressed: bool
 
 
 def queue_route(broker_name: str, topic: TopicConfig) -> QueueRoute:
-    """What a route says of a topic's configuration."""
+    """Return the queues of a topic's configuration, for routes."""
     return QueueRoute(
         broker_name, topic.read_queue_count, topic.write_queue_count, topic.permission, topic.sys_flag
     )

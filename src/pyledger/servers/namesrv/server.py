@@ -29,7 +29,7 @@ log = logger("namesrv")
 FIRST_SCAN_MS = 5_000
 NOTICE_TIMEOUT_MS = 300
 LOGGED_MAX = 16
-"""Brokers that go together and have a line each in the log."""
+"""Brokers removed together that each get a line in the log."""
 REMOVED_AT_ONCE = 1_000
 
 
@@ -43,12 +43,12 @@ class NameServer:
         net: NetConfig | None = None,
         tls: TlsConfig | None = None,
     ) -> None:
-        """A name server that listens once it is started.
+        """Create a name server, not started.
 
         Args:
-            config: Where to listen, and the rules.
+            config: The address to listen on, and the rules.
             net: Limits of connections.
-            tls: Certificates; without, the server speaks no TLS.
+            tls: Certificates; without them, the server has no TLS.
         """
         config = config or NamesrvConfig()
         self.config = replace(config, kv_config_path=config.kv_config_path or str(Path.home() / DEFAULT_PATH))
@@ -63,17 +63,17 @@ class NameServer:
 
     @property
     def address(self) -> str:
-        """`host:port` that it listens on."""
+        """Listening address, `host:port`."""
         port = self.config.port if self._server is None else self._server.port
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"{host}:{port}"
 
     async def start(self) -> None:
-        """Read the key-value table and listen.
+        """Read the KV config and listen.
 
         Raises:
-            ConfigError: the key-value table, or a certificate, cannot be read.
-            ListenError: the address cannot be had.
+            ConfigError: The KV config or a certificate cannot be read.
+            ListenError: The address is not available.
         """
         loop = asyncio.get_running_loop()
         processor = RequestProcessor(
@@ -99,10 +99,10 @@ class NameServer:
         event(log, logging.INFO, "name server ready", address=self.address)
 
     async def close(self, grace_ms: int = 3_000) -> None:
-        """Stop listening and forget all routes. Idempotent.
+        """Stop listening and discard all routes. Idempotent.
 
         Args:
-            grace_ms: How long requests in work may take to be answered.
+            grace_ms: How long to wait for requests in flight.
         """
         server, client = self._server, self._client
         self._server = self._client = None
@@ -121,7 +121,7 @@ class NameServer:
     # --- the table's clock
 
     def _now_ms(self) -> int:
-        """Milliseconds of a clock that does not jump."""
+        """Return the milliseconds of a monotonic clock."""
         return int(asyncio.get_running_loop().time() * 1000)
 
     def _expire(self) -> None:
@@ -149,7 +149,7 @@ class NameServer:
         self._removals_due()
 
     def _removals_due(self) -> None:
-        """Remove what is queued, all of this turn of the loop at once, but not so many that others wait."""
+        """Process queued removals in the next iteration of the loop, a limited number at a time."""
         if self._removal is None:
             self._removal = asyncio.get_running_loop().call_soon(self._remove)
 
@@ -170,15 +170,15 @@ class NameServer:
                 ha_broker_addr=change.ha_broker_addr,
             )
             for target in change.targets:
-                task = asyncio.get_running_loop().create_task(self._tell(target, header))
+                task = asyncio.get_running_loop().create_task(self._send_notice(target, header))
                 self._notices.add(task)
                 task.add_done_callback(self._notices.discard)
 
-    async def _tell(self, target: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+    async def _send_notice(self, target: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
         if self._client is None:
             return
         command = RemotingCommand.request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header, oneway=True)
         try:
             await self._client.call_oneway(target, command, NOTICE_TIMEOUT_MS)
         except RemotingError as problem:
-            event(log, logging.WARNING, "broker not told of smallest id", target=target, problem=problem)
+            event(log, logging.WARNING, "broker not notified of smallest id", target=target, problem=problem)

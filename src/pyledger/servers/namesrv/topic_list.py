@@ -1,4 +1,4 @@
-"""A list of topics as an answer, made in steps: between two of them other connections are served."""
+"""Builds a response with a list of topics in steps, between which other connections are served."""
 
 import asyncio
 import heapq
@@ -10,10 +10,10 @@ from pyledger.wire.remoting.bodies.topic_config import encode_topic_names, topic
 
 
 async def topic_list(parts: Iterable[list[str]]) -> bytes:
-    """A list of topics in the order of their names, each once.
+    """Return the response with a list of topics, sorted, without duplicates.
 
     Args:
-        parts: The names, in parts that cost little each; one may come twice.
+        parts: The names, in small parts; a name may occur twice.
     """
     ordered = []
     for part in parts:

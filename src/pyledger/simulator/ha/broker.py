@@ -139,7 +139,7 @@ class SimulatedBroker:
 
     def put(self, number: int, body: bytes, answer: Answer) -> None:
         """Store a message, and answer when as many brokers have it as the settings ask for."""
-        refusal = self.transfer.refusal(self.log.end)
+        refusal = self.transfer.rejection(self.log.end)
         if refusal is not None:
             answer(refusal, number)
             return
@@ -233,7 +233,7 @@ class SimulatedBroker:
         if not starts or self._is_same(master, starts[-1]):
             return
         search = TailSearch(starts)
-        while (offset := search.question) is not None:
+        while (offset := search.next_offset) is not None:
             search.answer(self._is_same(master, offset))
         last = search.last_common
         end = 0 if last is None else last + len(self.log.record_at(last))

@@ -298,7 +298,7 @@ class SlaveReplication(SlaveBroker):
         if await self._is_same(master, last):
             return ""
         search = TailSearch(await asyncio.to_thread(replica.record_offsets))
-        while (offset := search.question) is not None:
+        while (offset := search.next_offset) is not None:
             search.answer(await self._is_same(master, offset))
         if search.last_common is None:
             return f"nothing in the last files of this log is in that of {master}: empty the slave"
