@@ -13,11 +13,6 @@ FREE_KEYWORDS = {
     "src/pyledger/net/event_limiter.py": "fields of a log line",
     "src/pyledger/net/stream.py": "fields of a log line",
     "src/pyledger/model/lazy_dataclass.py": "fields of any dataclass",
-    "src/pyledger/protocol/bookkeeper/metadata.py": "fields of one dataclass, for `replace`",
-    "src/pyledger/wire/bookkeeper/version3.py": "fields of a protobuf message",
-    "src/pyledger/arrow/record_batches.py": "keywords of pyarrow; a selection",
-    "src/pyledger/servers/broker/auth/auth_file.py": "arguments of RemotingClient",
-    "src/pyledger/servers/broker/context.py": "arguments of RemotingClient",
 }
 """Signatures that take keywords of any type, and why no type checker could know them."""
 

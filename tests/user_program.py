@@ -15,6 +15,7 @@ from pyledger import (
     PullConsumer,
     PushConsumer,
     StoreReader,
+    arrow,
 )
 from pyledger.bookkeeper import ManagedCursor, ManagedLedger
 from pyledger.client import ReceivedMessage, ReconsumeLater, SendResult, TopicConfig
@@ -87,6 +88,12 @@ def keep() -> None:
         for message in reader.messages(order="queue", topics=["orders"], since=1_700_000_000_000):
             print(message.body)
         print(reader.messages("queue"))  # E: call-arg
+
+
+def scan() -> None:
+    arrow.scan("store", topics="orders", since=datetime.now(UTC))
+    arrow.plan("store", topics="orders", min_partitions=4)
+    arrow.plan("store", topic="orders")  # E: call-arg
 
 
 def add_entries() -> None:

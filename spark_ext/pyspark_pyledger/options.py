@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pyledger.errors import ConfigError
 from pyspark_pyledger.offsets import Offsets, parse_positions
 
-EARLIEST = "earliest"
-LATEST = "latest"
+End = Literal["earliest", "latest"]
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 OFFSET_EARLIEST = -2
 OFFSET_LATEST = -1
@@ -36,9 +37,9 @@ class ReadOptions:
     topics_pattern: str | None = None
     queues: tuple[int, ...] | None = None
     columns: tuple[str, ...] | None = None
-    starting_offsets: str | Offsets | None = None
+    starting_offsets: End | Offsets | None = None
     """None: the earliest for a batch read, the latest for a stream."""
-    ending_offsets: str | Offsets = LATEST
+    ending_offsets: End | Offsets = LATEST
     starting_timestamp_ms: int | None = None
     ending_timestamp_ms: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -116,10 +117,10 @@ def _parse_on_corrupt(name: str, text: str) -> str:
     return text
 
 
-def _parse_offsets(name: str, text: str) -> str | Offsets:
+def _parse_offsets(name: str, text: str) -> End | Offsets:
     """`earliest`, `latest`, or JSON as Kafka's source takes it: {"topic": {"queue id": offset}}."""
     if text in (EARLIEST, LATEST):
-        return text
+        return EARLIEST if text == EARLIEST else LATEST
     remedy = 'use earliest, latest or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
     try:
         offsets = parse_positions(json.loads(text))

@@ -11,7 +11,7 @@ from pyledger.errors import ConfigError, PyLedgerError, StoreIOError, StoreNotFo
 from pyledger.store.files.folder import holds_log, log_extent_bytes
 from pyledger.store.reading.reader import StoreReader
 from pyspark_pyledger.offsets import Offsets
-from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, ReadOptions
+from pyspark_pyledger.options import EARLIEST, OFFSET_EARLIEST, OFFSET_LATEST, End, ReadOptions
 
 log = logging.getLogger("pyledger.spark")
 
@@ -164,8 +164,8 @@ def partition_bytes(total: int, options: ReadOptions) -> int:
 
 
 def _bounded(
-    source: str, reader: StoreReader, offsets: str | Offsets, name: str, options: ReadOptions
-) -> str | dict[str, dict[int, int]]:
+    source: str, reader: StoreReader, offsets: End | Offsets, name: str, options: ReadOptions
+) -> End | dict[str, dict[int, int]]:
     """Convert offsets for `arrow.plan`; one out of range raises, or is moved to the nearest end."""
     if isinstance(offsets, str):
         return offsets

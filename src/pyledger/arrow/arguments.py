@@ -1,12 +1,28 @@
-"""Queue offsets in the forms that `pyledger.arrow` accepts."""
+"""The arguments of `pyledger.arrow` that select rows, and the forms of queue offsets that it accepts."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypedDict
 
 from pyledger.arrow.scan_plan import MAX_OFFSET, MIN_OFFSET, QueueSource
 from pyledger.errors import ConfigError
+from pyledger.model.times import Time
 
 Offsets = Literal["earliest", "latest"] | int | Mapping[Any, Any]
+
+
+class RowKeywords(TypedDict, total=False):
+    """The arguments of `scan` that select rows."""
+
+    topics: str | Iterable[str] | None
+    topics_pattern: str | None
+    queues: Iterable[int | tuple[str, int]] | None
+    starting_offsets: Offsets | None
+    ending_offsets: Offsets | None
+    since: Time | None
+    until: Time | None
+    tags: str | None
+    key: str | None
+    include_unindexed: bool
 
 
 def queue_offsets(

@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
-from pyledger.arrow.arguments import Offsets, queue_offsets
+from pyledger.arrow.arguments import Offsets, RowKeywords, queue_offsets
 from pyledger.arrow.partition_view import map_partition
 from pyledger.arrow.scan_plan import (
     LogRange,
@@ -159,9 +159,9 @@ class Scan:
         """Read all rows into a `pyarrow.Table`."""
         return self.to_reader().read_all()
 
-    def read_pandas(self, **options: Any) -> Any:
-        """Read all rows into a `pandas.DataFrame`; options are those of `pyarrow.Table.to_pandas`."""
-        return self.to_reader().read_pandas(**options)
+    def read_pandas(self) -> Any:
+        """Read all rows into a `pandas.DataFrame`; for options: `read_all().to_pandas(...)`."""
+        return self.to_reader().read_pandas()
 
 
 def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
@@ -254,7 +254,7 @@ def plan(
     max_partition_records: int | None = None,
     plan: Plan = "auto",
     on_corrupt: OnCorrupt = "error",
-    **selection: Any,
+    **selection: Unpack[RowKeywords],
 ) -> list[Partition]:
     """Split a scan into partitions, which other threads or processes read with `read_partition`.
 

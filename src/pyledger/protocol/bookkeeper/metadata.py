@@ -106,7 +106,7 @@ class LedgerMetadata:
         """Places in the ensemble that hold an entry; counted from the ledger's start, not the segment's."""
         return tuple((entry_id + at) % self.ensemble_size for at in range(self.write_quorum))
 
-    # --- the next version
+    # --- the next version; as upstream, without the token of this one
 
     def recovering(self) -> Self:
         """Nobody but whoever recovers it may go on.
@@ -116,7 +116,7 @@ class LedgerMetadata:
         """
         if self.closed:
             raise LedgerMetadataError("a closed ledger needs no recovery")
-        return self._changed(state=LedgerState.IN_RECOVERY)
+        return replace(self, token=0, state=LedgerState.IN_RECOVERY)
 
     def closing(self, last_entry_id: int, length: int) -> Self:
         """Its end is fixed; `length` is in bytes of payload.
@@ -126,7 +126,7 @@ class LedgerMetadata:
         """
         if self.closed and (self.last_entry_id, self.length) != (last_entry_id, length):
             raise LedgerMetadataError(f"it is closed already, at entry {self.last_entry_id}")
-        return self._changed(state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+        return replace(self, token=0, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
     def with_ensemble(self, first_entry_id: int, ensemble: tuple[str, ...]) -> Self:
         """From `first_entry_id` on, other bookies; at the start of the last segment, in its place.
@@ -141,11 +141,7 @@ class LedgerMetadata:
             )
         if kept and first_entry_id == kept[-1].first_entry_id:
             kept = kept[:-1]
-        return self._changed(segments=(*kept, Segment(first_entry_id, ensemble))).check()
-
-    def _changed(self, **fields: object) -> Self:
-        # As upstream: whoever changes a ledger does not know its token.
-        return replace(self, token=0, **fields)  # type: ignore[arg-type]
+        return replace(self, token=0, segments=(*kept, Segment(first_entry_id, ensemble))).check()
 
 
 def check_sizes(ensemble: int, write_quorum: int, ack_quorum: int) -> None:

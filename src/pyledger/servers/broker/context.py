@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyledger.clock import Clock
 from pyledger.config.broker import BrokerConfig
@@ -136,14 +136,21 @@ def watched_rules(path: str) -> "WatchedRules | None":
     return WatchedRules(Path(path))
 
 
-def client_of(user: str, rules: "WatchedRules | None", **options: Any) -> RemotingClient:
+def client_of(
+    user: str,
+    rules: "WatchedRules | None",
+    *,
+    config: NetConfig,
+    tls: TlsConfig | None,
+    on_close: Callable[[Connection], None],
+) -> RemotingClient:
     """Create the client of a broker; it signs as a user of the rules, if one is named.
 
     Raises:
         ConfigError: the rules have no such user.
     """
     if not user:
-        return RemotingClient(**options)
-    from pyledger.servers.broker.auth.auth_file import SigningClient  # noqa: PLC0415 - only with rules
+        return RemotingClient(config=config, tls=tls, on_close=on_close)
+    from pyledger.servers.broker.auth.signing_client import SigningClient  # noqa: PLC0415 - only with rules
 
-    return SigningClient(rules, user, **options)
+    return SigningClient(rules, user, config=config, tls=tls, on_close=on_close)

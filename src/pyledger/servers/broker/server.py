@@ -115,8 +115,13 @@ class Broker:
         self._steady_base_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         self._handlers = BrokerHandlers()
         self._servers: list[RemotingServer] = []
-        options = {"config": self._net, "tls": self._tls, "on_close": self._name_server_gone}
-        self._client = client_of(self.config.acl_user, self._access_rules, **options)
+        self._client = client_of(
+            self.config.acl_user,
+            self._access_rules,
+            config=self._net,
+            tls=self._tls,
+            on_close=self._name_server_gone,
+        )
         self._reports: NameServerReports | None = None
         self._delays: DelayDelivery | None = None
         self._timers: TimerDelivery | None = None

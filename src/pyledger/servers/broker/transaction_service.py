@@ -324,7 +324,7 @@ class Transactions:
     def _may_see(self, topic: str, channel: object) -> bool:
         if self._rules is None:
             return True
-        from pyledger.servers.broker.auth.auth_file import may_send  # noqa: PLC0415 - only with rules
+        from pyledger.servers.broker.auth.send_permission import may_send  # noqa: PLC0415 - only with rules
 
         return isinstance(channel, Connection) and may_send(self._rules, channel, topic)
 

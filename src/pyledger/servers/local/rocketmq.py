@@ -106,15 +106,15 @@ class LocalBroker(BackgroundService[LocalRocketMQ]):
     """A name server and a broker that serve within a `with` block, for tests."""
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None = None, *, store: StoreConfig = TINY_STORE
+        self, folder: str | os.PathLike[str] | None = None, *, store: StoreConfig | None = None
     ) -> None:
         """Prepare a name server and a broker on free ports of loopback.
 
         Args:
             folder: Folder of the store, created when missing; None: a temporary one, deleted at the end.
-            store: Settings of the store.
+            store: Settings of the store; None: small files, which are created and removed quickly.
         """
-        make = partial(LocalRocketMQ, store=store)
+        make = partial(LocalRocketMQ, store=store or TINY_STORE)
         super().__init__(None if folder is None else Path(folder), make, "pyledger-broker")
 
     @property

@@ -137,6 +137,7 @@ def _parse(name: str, body: memoryview) -> Any:
 
 
 def _encode(name: str, header: dict[str, int], fields: dict[str, Any]) -> bytes:
+    """Encode a message; a field of None is left out."""
     try:
         encoded: bytes = message(name)(header=header, **fields).SerializeToString()
     except (EncodeError, ValueError) as error:
@@ -144,31 +145,27 @@ def _encode(name: str, header: dict[str, int], fields: dict[str, Any]) -> bytes:
     return encoded
 
 
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _read_fields(request: m.ReadRequest) -> dict[str, Any]:
     flag = FENCE_LEDGER if request.fence else ENTRY_PIGGYBACK if request.piggyback else None
-    return _given(
-        flag=flag,
-        ledgerId=request.ledger_id,
-        entryId=request.entry_id,
-        masterKey=request.master_key,
-        previousLAC=request.previous_lac,
-        timeOut=request.time_out,
-    )
+    return {
+        "flag": flag,
+        "ledgerId": request.ledger_id,
+        "entryId": request.entry_id,
+        "masterKey": request.master_key,
+        "previousLAC": request.previous_lac,
+        "timeOut": request.time_out,
+    }
 
 
 def _add_fields(request: m.AddRequest) -> dict[str, Any]:
-    return _given(
-        flag=RECOVERY_ADD if request.recovery else None,
-        ledgerId=request.ledger_id,
-        entryId=request.entry_id,
-        masterKey=request.master_key,
-        body=request.entry,
-        writeFlags=DEFERRED_SYNC if request.deferred_sync else None,
-    )
+    return {
+        "flag": RECOVERY_ADD if request.recovery else None,
+        "ledgerId": request.ledger_id,
+        "entryId": request.entry_id,
+        "masterKey": request.master_key,
+        "body": request.entry,
+        "writeFlags": DEFERRED_SYNC if request.deferred_sync else None,
+    }
 
 
 def _write_lac_fields(request: m.WriteLacRequest) -> dict[str, Any]:
@@ -192,30 +189,35 @@ _REQUEST_FIELDS: dict[type[m.Request], Callable[[Any], dict[str, Any]]] = {
     m.ListEntriesRequest: lambda r: {"ledgerId": r.ledger_id},
 }
 _RESPONSE_FIELDS: dict[type[m.Response], Callable[[Any], dict[str, Any]]] = {
-    m.ReadResponse: lambda r: _given(
-        status=r.status,
-        ledgerId=r.ledger_id,
-        entryId=r.entry_id,
-        body=r.entry,
-        maxLAC=r.max_lac,
-        lacUpdateTimestamp=r.lac_update_timestamp,
-    ),
+    m.ReadResponse: lambda r: {
+        "status": r.status,
+        "ledgerId": r.ledger_id,
+        "entryId": r.entry_id,
+        "body": r.entry,
+        "maxLAC": r.max_lac,
+        "lacUpdateTimestamp": r.lac_update_timestamp,
+    },
     m.AddResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id, "entryId": r.entry_id},
     m.AuthResponse: lambda r: {"authPluginName": r.plugin_name, "payload": r.payload},
     m.WriteLacResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id},
-    m.ReadLacResponse: lambda r: _given(
-        status=r.status, ledgerId=r.ledger_id, lacBody=r.packet, lastEntryBody=r.last_entry
-    ),
-    m.BookieInfoResponse: lambda r: _given(
-        status=r.status, totalDiskCapacity=r.total_disk_capacity, freeDiskSpace=r.free_disk_space
-    ),
+    m.ReadLacResponse: lambda r: {
+        "status": r.status,
+        "ledgerId": r.ledger_id,
+        "lacBody": r.packet,
+        "lastEntryBody": r.last_entry,
+    },
+    m.BookieInfoResponse: lambda r: {
+        "status": r.status,
+        "totalDiskCapacity": r.total_disk_capacity,
+        "freeDiskSpace": r.free_disk_space,
+    },
     m.StartTlsResponse: lambda _: {},
     m.ForceLedgerResponse: lambda r: {"status": r.status, "ledgerId": r.ledger_id},
-    m.ListEntriesResponse: lambda r: _given(
-        status=r.status,
-        ledgerId=r.ledger_id,
-        availabilityOfEntriesOfLedger=None if r.ranges is None else encode_availability(r.ranges),
-    ),
+    m.ListEntriesResponse: lambda r: {
+        "status": r.status,
+        "ledgerId": r.ledger_id,
+        "availabilityOfEntriesOfLedger": None if r.ranges is None else encode_availability(r.ranges),
+    },
 }
 
 

@@ -14,21 +14,13 @@ from pyledger.atomic_file import replace_file
 from pyledger.errors import ConfigError
 from pyledger.log_events import event, logger
 from pyledger.model.remoting_codes import ResponseCode
-from pyledger.net.remoting.client import RemotingClient
-from pyledger.net.remoting.connection import Connection
-from pyledger.protocol.auth.model import AuthRules, Need, Objection, ResourceKind, User
+from pyledger.protocol.auth.model import AuthRules, Need, Objection, User
 from pyledger.protocol.auth.plain_acl import AccountRules
 from pyledger.protocol.auth.policies import PolicyRules
-from pyledger.protocol.auth.required_permissions import PUB, need_of
-from pyledger.servers.broker.addresses import peer_of
-from pyledger.wire.remoting.command import RemotingCommand
-from pyledger.wire.remoting.signature import ACCESS_KEY, SIGNATURE, sign
 
 log = logger("broker")
 
 SETTING = "acl_path"
-USER = "broker.user"
-"""Key in the data of a connection: the user who signed its last request."""
 CHANGED_HERE = ".json"
 """Ending of the files that the broker writes: others would lose their comments and their order."""
 SIZE_BYTES_MAX = 4 << 20
@@ -40,43 +32,6 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], AuthRules]] = {
     ".json": PolicyRules.parse,
 }
 """Parsers by the ending of the file."""
-
-
-def may_send(rules: AuthRules, connection: Connection, topic: str) -> bool:
-    """Return whether the user who signed the last request of a connection may send to a topic now."""
-    peer, name = peer_of(connection), connection.data.get(USER)
-    if peer is None:
-        return False
-    if rules.trusts(peer[0], name):
-        return True
-    user = rules.user(name or "")
-    needs = (need_of(ResourceKind.TOPIC, topic, PUB),)
-    return user is not None and user.enabled and rules.problem(user, needs, peer[0]) is None
-
-
-class SigningClient(RemotingClient):
-    """Signs each request as a user of the file, with the user's current secret."""
-
-    def __init__(self, rules: "WatchedRules | None", name: str, **options: Any) -> None:
-        """Take the file and the name of a user.
-
-        Raises:
-            ConfigError: the file has no such user.
-        """
-        super().__init__(**options)
-        if rules is None or rules.user(name) is None:
-            raise ConfigError(
-                "acl_user", f"there is no user {name!r}", f"set {SETTING} to a file that has it"
-            )
-        self._rules, self._name = rules, name
-
-    async def call(self, address: str | None, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """As `RemotingClient.call`; unsigned when the user was removed from the file."""
-        user = self._rules.user(self._name)
-        if user is not None:
-            command.ext_fields[ACCESS_KEY] = user.name
-            command.ext_fields[SIGNATURE] = sign(command.ext_fields, command.body, user.secret)
-        return await super().call(address, command, timeout_ms)
 
 
 class WatchedRules:

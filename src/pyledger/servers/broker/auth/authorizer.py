@@ -16,7 +16,7 @@ from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.auth.model import AuthRules, Need, ResourceKind, User
 from pyledger.protocol.auth.required_permissions import MAKE, consuming, needs_of
 from pyledger.servers.broker.addresses import peer_of
-from pyledger.servers.broker.auth.auth_file import USER
+from pyledger.servers.broker.auth.send_permission import USER
 from pyledger.servers.broker.context import Method, Reply
 from pyledger.wire.remoting.bodies.heartbeat import Heartbeat
 from pyledger.wire.remoting.bodies.membership import LockBatchRequest
