@@ -52,7 +52,7 @@ def test_search_over_a_gap(gap: QueueUnits) -> None:
 
 @pytest.mark.parametrize(("cut", "wanted"), [(0, 0), (1, 1), (200, 1), (201, 101)])
 def test_files_are_cut_within_a_gap(gap: QueueUnits, cut: int, wanted: int) -> None:
-    gap.cut_stored(cut)
+    gap.truncate_stored(cut)
     assert gap.stored_end == gap.max_offset == wanted
 
 

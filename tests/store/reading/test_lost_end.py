@@ -57,7 +57,7 @@ def test_opening_refuses_and_keeps_the_proof(rolled: Path, lose: Callable[[Path]
         with pytest.raises(CorruptRecordError, match=r"11 messages of 1 queues.*pyledger repair"):
             StoreEngine.open(rolled)
     assert not (rolled / "abort").exists(), "after that it would look like a crash"
-    with pytest.raises(CorruptRecordError, match="are gone"):
+    with pytest.raises(CorruptRecordError, match="are lost"):
         rebuild(rolled)
     assert "lost-end" in kinds(rolled)
 
@@ -67,7 +67,7 @@ def test_readers_tell(rolled: Path, lose: Callable[[Path], None]) -> None:
     lose(rolled / "commitlog" / LAST)
     with StoreReader.open(rolled) as reader:
         found = []
-        with pytest.raises(CorruptRecordError, match="are gone"):
+        with pytest.raises(CorruptRecordError, match="are lost"):
             found.extend(reader.messages())
         assert len(found) == ROWS_LEFT, "what is there comes first"
         with pytest.raises(CorruptRecordError):
@@ -130,7 +130,7 @@ def test_the_checkpoint_tells_when_all_else_is_gone(rolled: Path) -> None:
         assert reader.stop.last_store_timestamp < last_ms, "times tell at all"
     shutil.rmtree(rolled / "consumequeue")
     shutil.rmtree(rolled / "index")
-    with pytest.raises(CorruptRecordError, match="checkpoint says"):
+    with pytest.raises(CorruptRecordError, match="checkpoint covers"):
         StoreEngine.open(rolled)
 
 

@@ -278,7 +278,7 @@ def _dispatch_start(
     lacking = [queues.incomplete_from, queues.doubtful_from]
     if clean and owned:
         # What a crash did not leave there was damaged. (A group may have committed more than it says.)
-        lacking.append(queues.cut_from)
+        lacking.append(queues.truncated_from)
     for place in lacking:
         start = start if place is None else min(start, max(place, log_start))
     if index is not None and rebuild_index:

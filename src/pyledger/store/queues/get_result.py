@@ -1,4 +1,4 @@
-"""What a read of a queue gives back, in RocketMQ's words."""
+"""Results of reading a queue, with RocketMQ's names."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class GetResult(NamedTuple):
 
     status: GetStatus
     next_offset: int
-    """Queue offset (units) to ask for next."""
+    """Queue offset (units) of the next read."""
     min_offset: int
     """Least queue offset (units) that is kept."""
     max_offset: int
@@ -55,7 +55,7 @@ class GetRanges(NamedTuple):
 
     status: GetStatus
     next_offset: int
-    """Queue offset (units) to ask for next."""
+    """Queue offset (units) of the next read."""
     min_offset: int
     """Least queue offset (units) that is kept."""
     max_offset: int

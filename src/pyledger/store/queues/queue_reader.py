@@ -1,7 +1,7 @@
-"""Reading messages of a live store: by queue, place, id, key and time. A read sees all that is confirmed.
+"""Reading messages of a live store: by queue, offset, id, key and time. A read sees all confirmed messages.
 
-The dispatch thread may be behind; a read first dispatches what is confirmed, so that a message that was put
-can be read at once. With sync flush confirmed means on disk.
+The dispatch thread may lag, so a read first dispatches what is confirmed: a message can be read as soon as it
+was put. With sync flush, confirmed means on disk.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from pyledger.wire.record.message_id import decode_message_id
 RESIDENT_PERCENT = 40
 """Share of the machine's memory that the newest part of the log is taken to occupy, as upstream."""
 NO_TAG = "\x02"
-"""It separates properties, so that no message has it for a tag: stands for an expression without any."""
+"""For an expression without tags. It separates properties, so no message has it as a tag."""
 ESTIMATE_UNITS_MAX = 20_000
 ESTIMATE_MATCHES_MAX = 5_000
 INDEX_STEP_MS = 1_000
@@ -81,10 +81,10 @@ class QueueReader:
         self._limits = limits
 
     def catch_up(self, topic: str | None = None, queue_id: int = -1) -> LogView:
-        """Dispatch what is confirmed; give a view of it.
+        """Dispatch what is confirmed and return a view of it.
 
-        What stands behind damage is left: readers go on with what there is. The dispatch thread reports it,
-        and queues that cannot be made. The queue that is asked for (topic "": the index) is tried again.
+        Dispatch stops at damage, and readers use what was dispatched before. The dispatch thread reports
+        damage and queues that cannot be created. The given queue (topic "": the index) is tried again.
         """
         end = self._confirmed_where()
         view = self._log.view(end)
@@ -158,7 +158,7 @@ class QueueReader:
         )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
-        """The message whose record stands at a physical offset (bytes)."""
+        """Return the message at a physical offset (bytes)."""
         view = self._log.view(self._confirmed_where())
         if not view.start_offset <= physical_offset < view.end_offset:
             raise OffsetOutOfRangeError(physical_offset, view.start_offset, view.end_offset)

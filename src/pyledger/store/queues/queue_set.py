@@ -23,7 +23,7 @@ EMPTY = QueueRange(0, 0)
 MAPPED_AT_OPENING = 4_096
 """Files of queues that stay mapped after opening; the others are mapped when they are used."""
 MAPPED_MAX = 32_000
-"""Mapped files above which queues that nobody uses let theirs go. The kernel's default allows 65,530."""
+"""Limit of mapped files, above which idle queues unmap theirs. The kernel's default allows 65,530."""
 MAPPED_CHECK_QUEUES = 1_000
 FLUSHED_ONE_BY_ONE = 64
 """More queues at once become durable by one call for the file system: each alone costs a write of its own."""
@@ -32,8 +32,8 @@ FLUSHED_ONE_BY_ONE = 64
 class ConsumeQueueSet:
     """The consume queues of one store, by topic and queue id.
 
-    A queue is added by whoever dispatches and never taken away while the store is open, so readers need no
-    lock: they look at one entry, or at a copy of the table.
+    Dispatch adds queues, and none is removed while the store is open, so readers need no lock: they read one
+    entry, or a copy of the table.
     """
 
     def __init__(self, store_path: str, file_size_bytes: int, batch_file_size_bytes: int) -> None:
@@ -42,10 +42,10 @@ class ConsumeQueueSet:
         self.batch_file_size_bytes = batch_file_size_bytes
         self.queues: dict[QueueKey, AnyQueue] = {}
         self.opening = True
-        """Queues are looked at one by one: what was mapped for it need not stay."""
+        """While the store is opened, each queue is checked once, and its files need not stay mapped."""
         self.park: Callable[[list[AnyQueue]], None] | None = None
-        """Lets files of queues go while no dispatch runs."""
-        self.cut_from: int | None = None
+        """Unmaps files of queues while no dispatch runs."""
+        self.truncated_from: int | None = None
         """Least physical offset (bytes) from which `recover` dropped units of a queue."""
         self._parked_up_to = 0
         ext_folder = os.path.join(store_path, QUEUE_EXT_FOLDER)
@@ -66,7 +66,7 @@ class ConsumeQueueSet:
                 self.open_queue(topic, queue_id, batched)
 
     def open_queue(self, topic: str, queue_id: int, batched: bool) -> AnyQueue:
-        """The queue, made when it is not there: what dispatch asks for at the first unit of a queue."""
+        """Return the queue, created if it does not exist. Dispatch calls it for the first unit of a queue."""
         found = self.queues.get((topic, queue_id))
         if found is None:
             found = self._open(topic, queue_id, batched)
@@ -135,7 +135,7 @@ class ConsumeQueueSet:
             of_queue = queue.recover(view, files=files)
             if of_queue:
                 end = queue.max_physical_offset
-                self.cut_from = end if self.cut_from is None else min(self.cut_from, end)
+                self.truncated_from = end if self.truncated_from is None else min(self.truncated_from, end)
             dropped += of_queue
             if queue.files and queue.files[0].start_offset > view.start_offset == 0:
                 # Nothing of the log was ever deleted, so the queue began with offset 0.
@@ -148,7 +148,7 @@ class ConsumeQueueSet:
     def clear(self, log_start: int) -> None:
         """Drop all units of the log, to dispatch again from its start (bytes).
 
-        Units of records that were deleted stay: they are all that tells the numbers of an emptied queue.
+        Units of deleted records stay: only they have the queue offsets of an emptied queue.
         """
         for queue in self.all():
             queue.truncate_to_physical(log_start)
@@ -199,7 +199,7 @@ class ConsumeQueueSet:
         """Make all units durable, those that a killed process left in the page cache too.
 
         Raises:
-            StoreFailedError: the disk refused.
+            StoreFailedError: the flush failed.
         """
         queues = self.all()
         if len(queues) > FLUSHED_ONE_BY_ONE:

@@ -1,7 +1,7 @@
 """The units of one consume queue as recovery would leave them: from its files, then from the log.
 
-The log is the authority. Queue files save walking it; where they are missing, behind, or name records beyond
-the end of the log, units derived from the records take their place.
+The log is the authority. Queue files save scanning it; if they are missing, lag, or name records after the
+end of the log, units derived from the records are used instead.
 """
 
 import struct
@@ -49,7 +49,7 @@ class QueueUnits:
     topic: str
     queue_id: int
     batch: bool
-    """Whether a unit may stand for several messages."""
+    """Whether a unit may represent several messages."""
     min_offset: int = 0
     """First queue offset whose record is still in the log."""
     stored_end: int = 0
@@ -90,30 +90,30 @@ class QueueUnits:
         last = self.max_offset if end is None else end
         return units_array(b"".join(self.chunks(first, last, 1 << 16)))
 
-    def lacks_any(self, found: Units, start: int | None, end: int | None) -> bool:
-        """Whether queue offsets of [start, end) have no unit of their own in what `array` gave."""
+    def misses_any(self, found: Units, start: int | None, end: int | None) -> bool:
+        """Whether the result of `array` has no unit for some queue offsets in [start, end)."""
         first = self.min_offset if start is None else max(start, self.min_offset)
         last = self.max_offset if end is None else min(end, self.max_offset)
         return len(found) < last - first
 
-    def add(self, run: UnitRange) -> None:
-        """Take in units derived from the log; those that are there already are left out.
+    def add(self, units: UnitRange) -> None:
+        """Add units derived from the log.
 
-        Where files and log differ the log is right: files are used up to the first derived unit only.
+        The log is the authority: files are used only up to the first derived unit.
         """
-        raw = memoryview(run)
+        raw = memoryview(units)
         if not raw.nbytes:
             return
         if self.derived_first < 0:
-            self.derived_first = run.first_queue_offset
+            self.derived_first = units.first_queue_offset
             self.stored_end = min(self.stored_end, self.derived_first)
             if self.min_offset >= self.stored_end:
                 self.min_offset = self.derived_first
         self._derived += raw
-        self.max_offset = run.next_queue_offset
+        self.max_offset = units.next_queue_offset
 
-    def cut_stored(self, physical_offset: int) -> None:
-        """Use the files only for records below a physical offset (bytes); the rest is to be derived."""
+    def truncate_stored(self, physical_offset: int) -> None:
+        """Use the files only for records below a physical offset (bytes); the rest must be derived."""
         low, high = self.min_offset, self.stored_end
         while low < high:
             middle = (low + high) // 2
@@ -212,7 +212,7 @@ class QueueUnits:
             yield plain_units(part) if self.batch else part
 
     def _derived_batches(self, start: int, end: int) -> tuple[int, int]:
-        """First and end index of the derived units that stand for queue offsets [start, end)."""
+        """First and end index of the derived units of queue offsets [start, end)."""
         bases = batch_units_array(self._derived)["base_offset"]
         return max(0, int(bases.searchsorted(start, "right")) - 1), int(bases.searchsorted(end))
 
@@ -286,5 +286,5 @@ def _stored_batches(stored: BatchConsumeQueue, start: int, end: int, count: int)
 
 
 def _end_of_batches(units: Units) -> int:
-    """Queue offset behind all units of a batch queue; those of damaged files need not ascend."""
+    """Queue offset after all units of a batch queue; those of damaged files need not ascend."""
     return int((units["base_offset"].astype("i8") + units["batch_size"]).max())

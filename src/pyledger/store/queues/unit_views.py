@@ -1,7 +1,7 @@
 """Numpy views of index units: the only module of the store that imports numpy.
 
-`CQ_UNIT` is what a consume queue file holds, `BATCH_CQ_UNIT` what a batch queue file holds; both packed and
-big-endian. Arrays over mapped files are views: the file stays mapped until they are gone.
+`CQ_UNIT` is the unit of consume queue files, `BATCH_CQ_UNIT` that of batch queue files; both are big-endian
+and have no padding. Arrays over mapped files are views: the file stays mapped as long as they exist.
 """
 
 from collections.abc import Iterator
@@ -65,8 +65,8 @@ def plain_units(raw: Raw) -> bytes:
 def keep_tags(raw: Raw, codes: frozenset[int]) -> bytes:
     """Raw units whose tags code is one of `codes`, as consumers filter: by the lower 32 bits of the code.
 
-    Codes that are no hash of a tag, delivery times and addresses of extended units, are kept: look at the
-    messages.
+    Units whose code is not the hash of a tag (delivery times, addresses of extended units) are kept; the
+    caller must check their messages.
     """
     units = units_array(raw)
     stored = units["tags_code"].astype(np.int64)
@@ -76,12 +76,12 @@ def keep_tags(raw: Raw, codes: frozenset[int]) -> bytes:
 
 
 def same_bytes(one: Raw, other: Raw) -> bool:
-    """Whether two buffers hold the same bytes; comparing memoryviews goes byte by byte."""
+    """Whether two buffers hold the same bytes; faster than comparing memoryviews."""
     return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
 
 
 def drop_fill(raw: Raw) -> Raw:
-    """Raw units without those that stand for records nobody has."""
+    """Raw units without fill units, which name no record."""
     units = units_array(raw)
     fill = units["size_bytes"] == FILL_SIZE_BYTES
     return units[~fill].tobytes() if fill.any() else raw
@@ -90,8 +90,7 @@ def drop_fill(raw: Raw) -> Raw:
 def differing_units(found: Raw, wanted: Raw, unit_bytes: int) -> Iterator[tuple[int, str]]:
     """Index of each unit that is not as wanted, and how it differs; of equal length, 20 or 46 bytes each.
 
-    A tags code that says where the code lies (an extended unit), or when a delayed message is due, is not
-    compared.
+    A tags code that is an address (of an extended unit) or a delivery time is not compared.
     """
     view = batch_units_array if unit_bytes == BATCH_CQ_UNIT.itemsize else units_array
     have, want = view(found), view(wanted)
@@ -171,4 +170,4 @@ def strange_entries(
     for index, (place, key_hash) in enumerate(found):
         if place >= min_physical_offset and (place, key_hash) not in known:
             what = "no record with this key" if place in places else "no record with keys"
-            yield index, f"{what} stands at physical offset {place}"
+            yield index, f"{what} is at physical offset {place}"

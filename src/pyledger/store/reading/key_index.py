@@ -1,8 +1,7 @@
-"""Messages by key, as the index would answer after a recovery, found without changing a byte.
+"""Messages by key, as the index would return them after a recovery, found without changing a byte.
 
-The index files answer for the records up to the last one they name; what follows is looked up in the log
-itself. After an unclean exit only those files count that the checkpoint knows to be on disk, as in upstream's
-recovery.
+The index files cover the records up to the last one they name; keys of later records are read from the log.
+After an unclean shutdown only the files covered by the checkpoint are used, as in upstream's recovery.
 """
 
 from dataclasses import dataclass, field
@@ -13,12 +12,12 @@ from pyledger.store.files.folder import INDEX_FOLDER, StoreFolder, derived_folde
 from pyledger.store.reading.recovered_queues import record_boundary
 
 QUERY_MAX = 64
-"""Most answers to one question: upstream's maxMsgsNumBatch."""
+"""Limit of results per query: upstream's maxMsgsNumBatch."""
 
 
 @dataclass(slots=True)
 class KeyIndex:
-    """The index files of a folder, and the keys of the records behind what they cover."""
+    """The index files of a folder, and the keys of the records after those that the files cover."""
 
     files: IndexFileSet
     covered: int
@@ -28,7 +27,7 @@ class KeyIndex:
     newer: KeyCollector = field(default_factory=KeyCollector)
 
     def advance(self, view: LogView) -> None:
-        """Take in the keys of records that were appended since."""
+        """Add the keys of records appended since."""
         where = self.newer.collect(view, self.end_offset)
         while where < view.end_offset:
             where = self.newer.collect(view, find_next_record(view, where + 1) or view.end_offset)
@@ -48,19 +47,18 @@ class KeyIndex:
         return sorted(found)
 
     def close(self) -> None:
-        """Let go of the index files."""
+        """Close the index files."""
         self.files.close()
 
 
 def recover_index(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoint | None) -> KeyIndex:
-    """Find what the index answers after a recovery.
+    """Read the index as a recovery would leave it.
 
     Cost: one pass over the part of the log that the index files do not cover.
     """
     safe_ms = None if folder.clean else checkpoint.index_msg_timestamp if checkpoint else 0
     files = IndexFileSet(derived_folder(folder.path, INDEX_FOLDER), readonly=True, safe_timestamp_ms=safe_ms)
-    # The last record that the files name is looked at again: a crash may have kept some of its keys from
-    # them.
+    # The last record that the files name is read again: after a crash some of its keys may be missing.
     covered = record_boundary(view, min(max(files.end_physical_offset, view.start_offset), view.end_offset))
     index = KeyIndex(files, covered, covered)
     index.advance(view)

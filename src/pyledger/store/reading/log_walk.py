@@ -1,4 +1,4 @@
-"""Messages in the order of the log, selected, over damage or up to it."""
+"""Selected messages in log order; damage is skipped or raised."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,9 +14,9 @@ class LogWalk:
     """A walk over a range of the log.
 
     Args:
-        view: Where to read; its end is that of the last sound record.
+        view: The log, up to the end of the last valid record.
         selection: Which messages are wanted.
-        note: Called with damage that is met; may raise, else the walk goes on behind it.
+        note: Called with damage. If it does not raise, the walk continues after the damage.
     """
 
     def __init__(self, view: LogView, selection: Selection, note: Callable[[Damage], None]) -> None:
@@ -30,7 +30,7 @@ class LogWalk:
             yield from self.selection.pick(self._records(first, last))
 
     def tail(self, start: int | None, end: int | None, count: int) -> Iterator[StoredMessage]:
-        """The last `count` messages of [start, end): files are read from the last one back."""
+        """The last `count` messages of [start, end); reads files from the last one backwards."""
         found: list[StoredMessage] = []
         for first, last in reversed(list(self._ranges(start, end))):
             records = self.selection.pick(self._records(first, last))
@@ -40,15 +40,20 @@ class LogWalk:
         return iter(found)
 
     def _ranges(self, start: int | None, end: int | None) -> Iterator[tuple[int, int]]:
-        """What has to be read: files, without the blocks of cold segments that hold nothing wanted."""
-        wish = self.selection
+        """Ranges to read: files, without the blocks of cold segments that hold no wanted message."""
+        wanted = self.selection
         for first, last in self._file_ranges(start, end):
             yield from wanted_ranges(
-                self.view, first, last, topics=wish.topics, since_ms=wish.since_ms, until_ms=wish.until_ms
+                self.view,
+                first,
+                last,
+                topics=wanted.topics,
+                since_ms=wanted.since_ms,
+                until_ms=wanted.until_ms,
             )
 
     def _file_ranges(self, start: int | None, end: int | None) -> Iterator[tuple[int, int]]:
-        """The asked range cut at file borders, without files that hold no wanted store time."""
+        """The range, split at file borders, without files whose store times are not wanted."""
         low = self.view.start_offset if start is None else max(start, self.view.start_offset)
         high = self.view.end_offset if end is None else min(end, self.view.end_offset)
         starts = [file.start_offset for file in self.view.files if file.start_offset < high]
@@ -56,7 +61,7 @@ class LogWalk:
         times = [self._first_time(at) if since is not None or until is not None else 0 for at in starts]
         for number, file_start in enumerate(starts):
             file_end = starts[number + 1] if number + 1 < len(starts) else high
-            # Store times ascend from file to file: the next file's first tells the highest of this one.
+            # Store times ascend from file to file, so the next file's first is the limit of this one.
             if since is not None and number + 1 < len(starts) and 0 < times[number + 1] < since:
                 continue
             if until is not None and times[number] >= until:

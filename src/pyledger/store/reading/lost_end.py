@@ -1,10 +1,10 @@
-"""Whether a log lacks its end, although its last writer exited cleanly.
+"""Detect that the end of a log is missing although the last shutdown was clean.
 
-Then everything that was dispatched was in the log, on disk. So a queue or the index that names a record where
-the log has no byte, or zeroes, proves that records are gone. Units that name other bytes prove nothing:
-upstream cuts log and queues without zeroing, and a torn record at the end is found by the walk that finds it.
+After a clean shutdown every dispatched record is on disk. So a queue or index that names a record where the
+log has no bytes, or zeroes, proves that records are lost. Units that name other bytes prove nothing: upstream
+truncates log and queues without zeroing, and a torn record at the end is found by the scan for the end.
 
-Of a log that a DLedger group keeps the member's own files tell more: see `store.dledger.durable_end`.
+A DLedger log has better evidence in the member's own files: see `store.dledger.durable_end`.
 """
 
 import os
@@ -27,7 +27,7 @@ from pyledger.store.files.folder import (
 )
 from pyledger.store.reading.log_end import Damage, LogEnd, find_log_end, whole_view
 from pyledger.store.reading.queue_ends import QueueEnd, queue_ends
-from pyledger.store.reading.recovered_queues import collect_runs
+from pyledger.store.reading.recovered_queues import collect_units
 
 _HEAD_BYTES = 8
 _INDEX_HEAD = struct.Struct(">24xq4xi")
@@ -36,77 +36,78 @@ _INDEX_ENTRY_BYTES = 20
 
 @dataclass(frozen=True, slots=True)
 class LostEnd:
-    """The end of a log that is gone."""
+    """The missing end of a log."""
 
     path: str
-    """The file or folder that lacks it."""
+    """File or folder of which it is missing."""
     end_offset: int
     """Physical offset (bytes) where the log ends now."""
     reach_offset: int
-    """It reached at least up to this physical offset (bytes)."""
+    """Physical offset (bytes) up to which the log reached at least."""
     problem: str
 
     @property
     def damage(self) -> Damage:
-        """What readers report."""
+        """The loss as readers report it."""
         return Damage(self.end_offset, max(0, self.reach_offset - self.end_offset), self.problem)
 
     def error(self) -> CorruptRecordError:
-        """What refuses the folder."""
+        """The loss as an error."""
         return CorruptRecordError(self.path, self.end_offset, self.problem)
 
 
 def prove_lost_end(
     folder: StoreFolder, view: LogView, end: LogEnd, checkpoint: StoreCheckpoint | None
 ) -> LostEnd | None:
-    """Hold what queues, index and checkpoint name against the end of the log. Changes nothing.
+    """Compare queues, index and checkpoint with the end of the log. Changes nothing.
 
     Args:
-        folder: What lies in the store's folder; its last writer exited cleanly.
+        folder: The store folder, after a clean shutdown.
         view: All bytes of the log.
         end: Where it ends.
-        checkpoint: The checkpoint, where there is one.
+        checkpoint: The checkpoint, if there is one.
 
-    Cost: a few reads for each queue. The log is walked only where a queue names what is not there.
+    Cost: a few reads for each queue. The log is scanned only if a queue names a missing record.
     """
-    suspects = [one for one in queue_ends(folder) if _names_nothing(view, end.end_offset, one.place)]
-    proved, count = _really_lost(folder, view, end, suspects)
+    suspects = [one for one in queue_ends(folder) if _is_missing(view, end.end_offset, one.physical_offset)]
+    proved, count = _lost_messages(folder, view, end, suspects)
     if proved:
-        last = max(proved, key=lambda one: one.place)
-        reach, names = last.place + last.size_bytes, f"{last.path} names a record at {last.place}"
+        last = max(proved, key=lambda one: one.physical_offset)
+        reach = last.physical_offset + last.size_bytes
+        evidence = f"{last.path} names a record at {last.physical_offset}"
     else:
-        reach, names = _promised(folder, view, end, checkpoint)
-    if not names:
+        reach, evidence = _other_evidence(folder, view, end, checkpoint)
+    if not evidence:
         return None
-    lost = f"; {count} messages of {len(proved)} queues are gone" if proved else ""
-    problem = f"the log ends here, after an exit in good order, but {names}{lost}"
-    return LostEnd(_place_of(folder, end.end_offset), end.end_offset, reach, problem)
+    lost = f"; {count} messages of {len(proved)} queues are lost" if proved else ""
+    problem = f"the log ends here, after a clean shutdown, but {evidence}{lost}"
+    return LostEnd(_path_of(folder, end.end_offset), end.end_offset, reach, problem)
 
 
 def find_lost_end(path: str) -> LostEnd | None:
-    """Look at a folder that may be written meanwhile: whether its log lacks its end.
+    """Check whether the end of the log is missing in a folder that may be written meanwhile.
 
-    Queues and index are read before the log. What a writer adds later makes the log longer than they say.
+    Queues and index are read before the log, so a concurrent writer can only make the log longer.
     """
 
-    def look(folder: StoreFolder) -> LostEnd | None:
+    def check(folder: StoreFolder) -> LostEnd | None:
         if not folder.clean or folder.entry_files:
             return None
-        named = max((one.place for one in queue_ends(folder)), default=-1)
+        named = max((one.physical_offset for one in queue_ends(folder)), default=-1)
         entry = last_entry(folder)
         known = checkpoint_file.read(os.path.join(folder.path, CHECKPOINT_FILE))
         return read_with_retries(
-            path, lambda later: _hold(later, max(named, entry), known) if later.clean else None
+            path, lambda later: _compare(later, max(named, entry), known) if later.clean else None
         )
 
-    return read_with_retries(path, look)
+    return read_with_retries(path, check)
 
 
-def _hold(folder: StoreFolder, named: int, known: StoreCheckpoint | None) -> LostEnd | None:
+def _compare(folder: StoreFolder, named: int, known: StoreCheckpoint | None) -> LostEnd | None:
     with _mapped(folder) as view:
         durable_ms = known.log_timestamp_ms if known else 0
         end = find_log_end(view, clean=True, durable_ms=durable_ms)
-        if named < end.end_offset and not _time_promised(folder, end, known):
+        if named < end.end_offset and not _checkpoint_is_later(folder, end, known):
             return None
         return prove_lost_end(folder, view, end, known)
 
@@ -123,21 +124,21 @@ def _mapped(folder: StoreFolder) -> Iterator[LogView]:
             opened.close()
 
 
-def looks_cut(
+def may_miss_end(
     folder: StoreFolder, end: LogEnd, checkpoint: StoreCheckpoint | None, ends: Iterable[QueueEnd]
 ) -> bool:
-    """Whether `find_lost_end` should look, by the first queues, the newest index entry and the checkpoint."""
+    """Whether to call `find_lost_end`, by the first queues, the newest index entry and the checkpoint."""
     if not folder.clean or folder.entry_files:
         return False
     return (
-        any(one.place >= end.end_offset for one in ends)
+        any(one.physical_offset >= end.end_offset for one in ends)
         or last_entry(folder) >= end.end_offset
-        or _time_promised(folder, end, checkpoint)
+        or _checkpoint_is_later(folder, end, checkpoint)
     )
 
 
 def last_entry(folder: StoreFolder) -> int:
-    """Physical offset (bytes) that the newest index entry names, when the file's head agrees; else -1."""
+    """Physical offset (bytes) of the newest index entry, if the file's header agrees; else -1."""
     if not folder.index_files:
         return -1
     path = folder.index_files[-1]
@@ -146,71 +147,71 @@ def last_entry(folder: StoreFolder) -> int:
             head = os.pread(file.fileno(), _INDEX_HEAD.size, 0)
             if len(head) < _INDEX_HEAD.size:
                 return -1
-            end_place, count = _INDEX_HEAD.unpack(head)
+            end_offset, count = _INDEX_HEAD.unpack(head)
             at = _INDEX_HEAD.size + 4 * folder.index_geometry()[0] + _INDEX_ENTRY_BYTES * (count - 1)
             raw = os.pread(file.fileno(), 8, at + 4) if count > 1 else b""
     except FileNotFoundError:
         return -1
     except OSError as error:
         raise StoreIOError(path, "read", error.strerror or str(error)) from error
-    return end_place if raw == end_place.to_bytes(8, "big", signed=True) else -1
+    return end_offset if raw == end_offset.to_bytes(8, "big", signed=True) else -1
 
 
-def _names_nothing(view: LogView, end: int, place: int) -> bool:
-    """Whether a record should stand behind the end where there are zeroes, or no byte."""
-    if place < end:
+def _is_missing(view: LogView, end: int, offset: int) -> bool:
+    """Whether a record after the end is missing: the log has zeroes there, or no bytes."""
+    if offset < end:
         return False
-    if place + _HEAD_BYTES > view.end_offset or not any(
-        file.start_offset <= place < file.start_offset + file.mapped_bytes for file in view.files
+    if offset + _HEAD_BYTES > view.end_offset or not any(
+        file.start_offset <= offset < file.start_offset + file.mapped_bytes for file in view.files
     ):
         return True
-    return not any(view.read(place, _HEAD_BYTES))
+    return not any(view.read(offset, _HEAD_BYTES))
 
 
-def _really_lost(
+def _lost_messages(
     folder: StoreFolder, view: LogView, end: LogEnd, suspects: list[QueueEnd]
 ) -> tuple[list[QueueEnd], int]:
-    """Queues whose last message is not in the log, and how many of their messages are not.
+    """Return the queues whose last message is not in the log, and how many of their messages are missing.
 
-    A unit that was damaged names any place; its record is in the log, where it always was.
+    A damaged unit may name any offset while its record is still in the log, so records are counted.
     """
     if not suspects:
         return [], 0
     below = [one.units_below(end.end_offset) for one in suspects]
-    start = min(place for place, _ in below)
+    start = min(offset for offset, _ in below)
     batch_topics = {topic for topic, _, _ in folder.queue_folders(BATCH_QUEUE_FOLDER)}
     log = LogView(view.files, end.end_offset)
     start = max(start, log.start_offset)
-    runs = collect_runs(UnitCollector(batch_topics), log, start, log.end_offset, [])
+    collected = collect_units(UnitCollector(batch_topics), log, start, log.end_offset, [])
     proved, count = [], 0
     for one, (_, kept) in zip(suspects, below, strict=True):
-        run = runs.get((one.topic, one.queue_id))
-        reached = kept if run is None else run.next_queue_offset
+        units = collected.get((one.topic, one.queue_id))
+        reached = kept if units is None else units.next_queue_offset
         if reached < one.next_offset:
             proved.append(one)
             count += one.next_offset - reached
     return proved, count
 
 
-def _promised(
+def _other_evidence(
     folder: StoreFolder, view: LogView, end: LogEnd, checkpoint: StoreCheckpoint | None
 ) -> tuple[int, str]:
-    """How far the log reached by the index, or by times that the checkpoint holds, and what says so."""
+    """Return how far the log reached according to the index or the checkpoint, and the evidence."""
     entry = last_entry(folder)
-    if _names_nothing(view, end.end_offset, entry):
+    if _is_missing(view, end.end_offset, entry):
         return entry, f"{folder.index_files[-1]} names a record at {entry}"
-    if _time_promised(folder, end, checkpoint) and checkpoint is not None:
-        promised_ms = min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)
+    if _checkpoint_is_later(folder, end, checkpoint) and checkpoint is not None:
+        covered_ms = min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)
         path = os.path.join(folder.path, CHECKPOINT_FILE)
-        return end.end_offset, f"{path} says that records up to {promised_ms} ms are on disk"
+        return end.end_offset, f"{path} covers records up to {covered_ms} ms"
     return -1, ""
 
 
-def _time_promised(folder: StoreFolder, end: LogEnd, checkpoint: StoreCheckpoint | None) -> bool:
-    """Whether log and queues were on disk up to a later time than that of the last record.
+def _checkpoint_is_later(folder: StoreFolder, end: LogEnd, checkpoint: StoreCheckpoint | None) -> bool:
+    """Whether the checkpoint covers records later than the last one, in a log that ends with a file.
 
-    Times alone do not tell: those of a master whose clock was set back need not ascend, and the checkpoint
-    has no digest. But a log hardly ever ends where a file does, as one does that lost the files behind.
+    The times alone are no proof: they need not ascend if the clock of a master was set back, and the
+    checkpoint has no digest. But a log rarely ends at the end of a file unless the files after it are lost.
     """
     file_size_bytes = folder.log_file_size_bytes
     if checkpoint is None or end.last_record_offset < 0 or end.end_offset % file_size_bytes:
@@ -218,7 +219,7 @@ def _time_promised(folder: StoreFolder, end: LogEnd, checkpoint: StoreCheckpoint
     return min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) > end.last_store_timestamp
 
 
-def _place_of(folder: StoreFolder, offset: int) -> str:
+def _path_of(folder: StoreFolder, offset: int) -> str:
     """The file of the log that should hold a physical offset (bytes), or the last one before it."""
     before = [file.path for file in folder.log_files if file.start_offset <= offset]
     return before[-1] if before else os.path.join(folder.path, LOG_FOLDER)

@@ -1,4 +1,4 @@
-"""The log files of a folder that a reader has mapped, in step with what lies there now."""
+"""The log files that a reader has mapped, updated from its folder."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class MappedFiles:
         self._inodes: dict[int, int] = {}
 
     def ordered(self) -> list[MappedFile]:
-        """The files, the first of the log first."""
+        """The files in log order."""
         return [self._files[start] for start in sorted(self._files)]
 
     def path_at(self, physical_offset: int) -> str | None:
@@ -28,14 +28,14 @@ class MappedFiles:
         return self._files[max(below)].path if below else None
 
     def keep_up(self, files: Sequence[StoreFile], size_bytes: int) -> None:
-        """Map what is not mapped yet and let go of what is gone. `size_bytes` is that of a whole file."""
+        """Map new files and close deleted ones. `size_bytes` is the size of a full file."""
         kept: dict[int, MappedFile] = {}
         for file in files:
             known = self._files.get(file.start_offset)
             if (
                 known is None
                 or known.path != file.path
-                # Recovery removes files that were made ahead, and makes others of the same names.
+                # Recovery removes preallocated files and creates others of the same names.
                 or self._inodes[file.start_offset] != file.inode
                 or (known.size_bytes, known.mapped_bytes) != (size_bytes, min(file.size_bytes, size_bytes))
             ):
@@ -51,7 +51,7 @@ class MappedFiles:
         self._inodes = {file.start_offset: file.inode for file in files}
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files = {}

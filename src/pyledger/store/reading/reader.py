@@ -1,8 +1,8 @@
 """`StoreReader`: any store folder, ours or Java's, running or crashed, without changing a byte of it.
 
-It takes no lock and pins a consistent end: the end of the last sound record, as recovery would find it. What
-a writer appends later comes into sight with `refresh`. The log is the authority; queue and index files save
-walking it, and where they are missing or behind, the log fills in.
+It takes no lock and pins a consistent end: the end of the last valid record, as recovery would find it.
+`refresh` moves the end over what a writer has appended. The log is the authority; queue and index files save
+scanning it, and what they miss is derived from the log.
 """
 
 import os
@@ -25,11 +25,11 @@ from pyledger.store.queues.unit_views import Raw, Units, keep_tags, units_array
 from pyledger.store.reading.key_index import QUERY_MAX, KeyIndex, recover_index
 from pyledger.store.reading.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
 from pyledger.store.reading.log_walk import LogWalk
-from pyledger.store.reading.lost_end import LostEnd, find_lost_end, looks_cut
+from pyledger.store.reading.lost_end import LostEnd, find_lost_end, may_miss_end
 from pyledger.store.reading.mapped_files import MappedFiles
 from pyledger.store.reading.queue_ends import QueueEnd
 from pyledger.store.reading.record_hints import RecordHints
-from pyledger.store.reading.recovered_queues import ReadQueues, recover_queues
+from pyledger.store.reading.recovered_queues import RecoveredQueues, recover_queues
 from pyledger.store.reading.selection import Selection, carries_key
 from pyledger.wire.record.message_id import decode_message_id
 
@@ -53,9 +53,9 @@ class StoreReader:
         """Damage that was passed over so far, with `on_corrupt="skip"`."""
         self._files = MappedFiles(late=map_lazily)
         self.lost_end: LostEnd | None = None
-        """What proves that the log lacks its end, where something does."""
+        """Proof that the end of the log is missing; None without one."""
         self._first_ends: list[QueueEnd] = []
-        self._queues: ReadQueues | None = None
+        self._queues: RecoveredQueues | None = None
         self._index: KeyIndex | None = None
         self._hints: RecordHints | None = None
         self._closed = False
@@ -74,20 +74,19 @@ class StoreReader:
         Args:
             path: The folder that holds `commitlog`, or the log of one DLedger node, `dledger-<id>`. Of that
                 all entries are read, also those at its end that the group has not committed.
-            on_corrupt: What to do when damage in the middle of the log is met: raise `CorruptRecordError`, or
-                go on behind it and note it in `skipped`.
+            on_corrupt: What to do at damage in the middle of the log: raise `CorruptRecordError`, or continue
+                after it and add it to `skipped`.
             map_lazily: Map each log file when it is first read, for callers that read few of many files. A
                 file that retention deletes before its first read is then missing.
             progress: Called with the physical offset (bytes) reached while the end is searched.
 
         Raises:
-            StoreNotFoundError: there is no store.
-            StoreFormatError: its log is kept in another form.
+            StoreNotFoundError: the folder is not a store.
+            StoreFormatError: the format of the log is not supported.
             StoreIOError: a file cannot be read.
 
-        Cost: after an exit in good order a few reads, where queues and checkpoint name the last record, or
-        else one pass over the last log file; after an unclean one a pass over all that the checkpoint does
-        not know to be on disk.
+        Cost: after a clean shutdown a few reads, if queues and checkpoint name the last record, else one pass
+        over the last log file; after an unclean shutdown one pass over what the checkpoint does not cover.
         """
         reader = cls(path, on_corrupt=on_corrupt, map_lazily=map_lazily)
         try:
@@ -106,19 +105,19 @@ class StoreReader:
             whole,
             clean=self.clean,
             durable_ms=durable_ms,
-            start_offset=self._vouched_record(whole),
+            start_offset=self._known_last_record(whole),
             progress=progress,
         )
         """Where the log ends, and why there."""
-        if looks_cut(self.layout, self.stop, self.checkpoint, self._first_ends):
+        if may_miss_end(self.layout, self.stop, self.checkpoint, self._first_ends):
             self.lost_end = find_lost_end(self.path)
         self._pin(self.stop)
 
-    def _vouched_record(self, whole: LogView) -> int | None:
-        """Where the last record stands after an exit in good order, when queues and checkpoint agree on it.
+    def _known_last_record(self, whole: LogView) -> int | None:
+        """Physical offset of the last record after a clean shutdown, if queues and checkpoint agree on it.
 
-        A queue alone does not tell: upstream cuts queues and log without zeroing, and what was cut off lies
-        there as sound as before. But no record of it is the last one that was flushed.
+        A queue alone is no proof: upstream truncates queues and log without zeroing, so removed records still
+        look valid. But none of them is the last one that was flushed.
         """
         if not self.clean:
             return None
@@ -155,7 +154,7 @@ class StoreReader:
 
     @property
     def clean(self) -> bool:
-        """Whether the last writer shut down in good order and none is running."""
+        """Whether the last shutdown was clean and no writer is running."""
         return self.layout.clean
 
     @property
@@ -165,7 +164,7 @@ class StoreReader:
 
     @property
     def max_offset(self) -> int:
-        """Physical offset (bytes) behind the last sound record: the pinned end."""
+        """Physical offset (bytes) after the last valid record: the pinned end."""
         return self.view.end_offset
 
     def refresh(self) -> bool:
@@ -212,8 +211,9 @@ class StoreReader:
         """Units of one queue as recovery would leave them, queue offsets [start, end).
 
         Returns:
-            Array of dtype `CQ_UNIT` (physical_offset i8, size_bytes i4, tags_code i8; big-endian, packed), a
-            copy; of a batch queue one unit for each record. Empty for a queue that is not there.
+            Array of dtype `CQ_UNIT` (physical_offset i8, size_bytes i4, tags_code i8; big-endian, without
+            padding), a copy; of a batch queue one unit for each record. Empty for a queue that does not
+            exist.
 
         Raises:
             CorruptRecordError: units are missing where damage was met (`on_corrupt="error"`).
@@ -221,16 +221,16 @@ class StoreReader:
         recovered = self._recovered_queues()
         queue = recovered.by_name.get((topic, queue_id)) or QueueUnits(self.path, topic, queue_id, False)
         found = queue.array(start, end)
-        if recovered.damages and queue.lacks_any(found, start, end):
+        if recovered.damages and queue.misses_any(found, start, end):
             for damage in recovered.damages:
                 self._note(damage)
         return found
 
     def first_record_from(self, physical_offset: int) -> int | None:
-        """Physical offset (bytes) of a record at or soon behind a place, told by the files of a queue.
+        """Physical offset (bytes) of a record at or soon after another offset, from the files of a queue.
 
         Returns:
-            None when no queue tells, or nothing sound stands where it says.
+            None when no queue names one, or when no valid record is there.
         """
         self._check_open()
         if self._hints is None:
@@ -267,7 +267,7 @@ class StoreReader:
             tags: Tag expression, `A || B` or `*`.
             key: Only messages that carry this key, or have it as their client id.
             limit: Stop after this many messages.
-            tail: Only the last so many of what is selected.
+            tail: Only the last messages of the selection, this many.
 
         Raises:
             CorruptRecordError: damage in the middle of the log was met (`on_corrupt="error"`).
@@ -303,7 +303,7 @@ class StoreReader:
 
         Raises:
             OffsetOutOfRangeError: the offset is outside the log.
-            CorruptRecordError: no sound record stands there.
+            CorruptRecordError: there is no valid record at this offset.
         """
         self._check_open()
         return read_message(self.view, physical_offset)
@@ -314,7 +314,7 @@ class StoreReader:
         Raises:
             MalformedMessageIdError: that is no such id.
             OffsetOutOfRangeError: the log does not hold its offset.
-            CorruptRecordError: no sound record with this id stands there.
+            CorruptRecordError: there is no valid record with this id.
         """
         offset = decode_message_id(msg_id).physical_offset
         message = self.message_at(offset)
@@ -374,7 +374,7 @@ class StoreReader:
         queue = self._recovered_queues().by_name.get((topic, queue_id))
         return queue.offset_by_time(self.view, time_ms("time", time), upper=upper) if queue else 0
 
-    def _recovered_queues(self) -> ReadQueues:
+    def _recovered_queues(self) -> RecoveredQueues:
         self._check_open()
         if self._queues is None:
             self._queues = recover_queues(self.layout, self.view, self.checkpoint)
@@ -383,7 +383,7 @@ class StoreReader:
         return self._queues
 
     def note_lost_end(self) -> None:
-        """Raise where the log lacks its end, or note that it was passed over.
+        """If the end of the log is missing, raise, or add the loss to `skipped`.
 
         Raises:
             CorruptRecordError: records are gone (`on_corrupt="error"`).
@@ -466,7 +466,7 @@ class StoreReader:
         return found
 
     def _note(self, damage: Damage) -> None:
-        """Raise for damage, or note that it was passed over."""
+        """Raise for damage, or add it to `skipped`."""
         if self.on_corrupt == "error":
             path = self._path_at(damage.physical_offset)
             raise CorruptRecordError(path, damage.physical_offset, damage.problem)
@@ -481,7 +481,7 @@ class StoreReader:
             raise StoreClosedError(self.path)
 
     def close(self) -> None:
-        """Let go of the files. Messages that were handed out stay valid."""
+        """Close the files. Returned messages stay valid."""
         self._closed = True
         if self._queues is not None:
             self._queues.close()

@@ -1,7 +1,7 @@
-"""Places where records start, told by consume queue files: they save walking the log.
+"""Offsets of records, from consume queue files, which save scanning the log.
 
-A unit is only a hint: a place counts when a sound record stands there. Where there are no queues, or their
-files are behind, there is no hint, and the caller walks.
+A unit is only a hint: an offset is used if a valid record starts there. If there are no queues, or their
+files lag, there is no hint, and the caller scans the log.
 """
 
 import os
@@ -15,25 +15,25 @@ from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import StoreFile, StoreFolder, offset_files
 from pyledger.store.reading.queue_ends import queue_ends
 
-QUEUES_ASKED = 64
-"""Queues that are looked at, at most."""
+QUEUES_MAX = 64
+"""Limit of queues that are read."""
 _UNIT_BYTES = 20
 
 
 @dataclass(frozen=True)
 class _Queue:
-    """The units of one queue, as its files hold them."""
+    """The units in the files of one queue."""
 
     files: list[StoreFile]
 
     @cached_property
     def unit_count(self) -> int:
-        """Units from the first file on to the last one that names a place."""
-        room = sum(file.size_bytes for file in self.files) // _UNIT_BYTES
-        return bisect_left(range(room), True, key=lambda unit: self.place(unit) <= 0)
+        """Units from the first file to the last one that names an offset."""
+        capacity = sum(file.size_bytes for file in self.files) // _UNIT_BYTES
+        return bisect_left(range(capacity), True, key=lambda unit: self.offset_of(unit) <= 0)
 
-    def place(self, unit: int) -> int:
-        """Physical offset (bytes) that a unit names, counted from the first file; 0 when there is none."""
+    def offset_of(self, unit: int) -> int:
+        """Physical offset (bytes) in a unit, which is counted from the first file; 0 when there is none."""
         where = unit * _UNIT_BYTES
         for file in self.files:
             if where < file.size_bytes:
@@ -44,38 +44,39 @@ class _Queue:
 
 
 class RecordHints:
-    """Asks the queue files of a folder where records start.
+    """Reads from the queue files of a folder where records start.
 
-    Cost: a few reads of 8 bytes for each queue that is looked at.
+    Cost: a few reads of 8 bytes for each queue, of at most `QUEUES_MAX`.
     """
 
     def __init__(self, folder: StoreFolder, view: LogView) -> None:
         self._view = view
         self._folder = folder
-        self.ends = list(islice(queue_ends(folder), QUEUES_ASKED))
+        self.ends = list(islice(queue_ends(folder), QUEUES_MAX))
         """Where the first queues end."""
 
     def last(self) -> int | None:
-        """Physical offset (bytes) of the furthest record that a queue names."""
-        return self._sound(max((end.place for end in self.ends), default=-1))
+        """Physical offset (bytes) of the last record that a queue names."""
+        return self._checked(max((end.physical_offset for end in self.ends), default=-1))
 
     def first_from(self, physical_offset: int) -> int | None:
-        """Physical offset (bytes) of a record at or soon behind a place, by the queue with the most units."""
+        """Physical offset (bytes) of a record at or soon after another, by the queue with the most units."""
         queue = self._busiest
         if queue is None:
             return None
-        unit = bisect_left(range(queue.unit_count), physical_offset, key=queue.place)
-        return self._sound(queue.place(unit)) if unit < queue.unit_count else None
+        unit = bisect_left(range(queue.unit_count), physical_offset, key=queue.offset_of)
+        return self._checked(queue.offset_of(unit)) if unit < queue.unit_count else None
 
     @cached_property
     def _busiest(self) -> _Queue | None:
         found = (
-            _Queue(offset_files(path)) for _, _, path in islice(self._folder.queue_folders(), QUEUES_ASKED)
+            _Queue(offset_files(path)) for _, _, path in islice(self._folder.queue_folders(), QUEUES_MAX)
         )
         queues = [queue for queue in found if queue.files]
         return max(queues, key=lambda queue: queue.unit_count, default=None)
 
-    def _sound(self, place: int) -> int | None:
-        if not self._view.start_offset <= place < self._view.end_offset:
+    def _checked(self, offset: int) -> int | None:
+        """The offset if a valid record starts there, else None."""
+        if not self._view.start_offset <= offset < self._view.end_offset:
             return None
-        return place if scan(self._view, place, place + 1).record_count else None
+        return offset if scan(self._view, offset, offset + 1).record_count else None

@@ -1,13 +1,13 @@
-"""What the consume queues of a folder name after a recovery, found without changing a byte.
+"""The consume queues of a folder as a recovery would leave them, found without changing a byte.
 
-Where the log must be walked for units depends on the last exit. After one in good order everything up to the
-record that the furthest queue names was dispatched; what follows is derived, and the last log file, so that a
-queue which lost its end is noticed. After an unclean one the
-checkpoint says up to which store time queue files are on disk; from the last log file that begins before it
-everything is derived anew.
+Units are read from queue files, and derived from the log for the rest. After a clean shutdown everything up
+to the last record that a queue names was dispatched; units are derived from there on, and for the last log
+file, so that a queue with a missing end is noticed. After an unclean shutdown the checkpoint states up to
+which store time queue files are on disk; units are derived from the last log file that begins before that
+time.
 
-A queue that lost its last file ends where the file before it does, which others hardly ever do: the log is
-walked from the last record of each such queue.
+A queue without its last file ends at the end of a file, which is rare otherwise: for each such queue the log
+is scanned from its last record on.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ _KINDS = ((QUEUE_FOLDER, False), (BATCH_QUEUE_FOLDER, True))
 
 
 @dataclass(slots=True)
-class ReadQueues:
-    """All queues of a folder, and up to where the log was looked at for them."""
+class RecoveredQueues:
+    """All queues of a folder, and the range of the log from which their units were derived."""
 
     folder: StoreFolder
     by_name: dict[Queue, QueueUnits] = field(default_factory=dict)
@@ -35,21 +35,21 @@ class ReadQueues:
     end_offset: int = 0
     """Physical offset (bytes) up to which they were."""
     damages: list[Damage] = field(default_factory=list)
-    """Damage that the walk met: the queues may lack messages there."""
+    """Damage in that range, where messages may be missing from the queues."""
     torn: set[Queue] = field(default_factory=set)
     """Queues whose files cannot be trusted: their units are derived from the whole log."""
     beyond_end: bool = False
-    """A queue names records behind the end of the log."""
+    """A queue names records after the end of the log."""
     _collector: UnitCollector | None = None
     _start_offset: int = 0
 
     def advance(self, view: LogView) -> None:
-        """Take in records that were appended since, and forget those that were deleted."""
+        """Add records appended since, and forget those that were deleted."""
         if self._collector is None:
             batch_topics = {topic for topic, _, _ in self.folder.queue_folders(BATCH_QUEUE_FOLDER)}
             self._collector = UnitCollector(batch_topics)
             self._start_offset = view.start_offset
-        self._take_runs(collect_runs(self._collector, view, self.end_offset, view.end_offset, self.damages))
+        self._add_units(collect_units(self._collector, view, self.end_offset, view.end_offset, self.damages))
         self.end_offset = view.end_offset
         if self._start_offset != view.start_offset:
             self._start_offset = view.start_offset
@@ -58,18 +58,18 @@ class ReadQueues:
         if len(self.by_name) > _OPEN_QUEUES_MAX:
             self.close()
 
-    def _take_runs(self, runs: dict[Queue, UnitRange]) -> None:
-        for name, run in runs.items():
+    def _add_units(self, collected: dict[Queue, UnitRange]) -> None:
+        for name, units in collected.items():
             if name not in self.by_name:
-                self.by_name[name] = QueueUnits(self.folder.path, *name, run.batch)
-            self.by_name[name].add(run)
-            if run.batch and run.repeated:
-                # A batch that states too high a number, or begins too low, hides those behind it.
-                problem = f"{run.repeated} records of {name[0]}/{name[1]} have queue offsets that were given"
-                self.damages.append(Damage(run.odd_where, 0, problem))
+                self.by_name[name] = QueueUnits(self.folder.path, *name, units.batch)
+            self.by_name[name].add(units)
+            if units.batch and units.repeated:
+                # A batch with too high a message count, or too low an offset, hides those after it.
+                problem = f"{units.repeated} records of {name[0]}/{name[1]} repeat queue offsets"
+                self.damages.append(Damage(units.odd_where, 0, problem))
 
-    def mend_gaps(self, view: LogView) -> None:
-        """Derive queues anew whose files hold nothing, or lack units before the first derived one."""
+    def fill_gaps(self, view: LogView) -> None:
+        """Derive queues from the whole log if their files are empty or end before the first derived unit."""
         torn = self.torn | {
             name
             for name, queue in self.by_name.items()
@@ -78,23 +78,23 @@ class ReadQueues:
         if not torn or self.derived_from == view.start_offset:
             return
         collector = UnitCollector({name[0] for name in torn if self.by_name[name].batch})
-        runs = collect_runs(collector, view, view.start_offset, view.end_offset, self.damages)
-        for name in torn & runs.keys():
-            self.by_name[name] = QueueUnits(self.folder.path, *name, runs[name].batch)
-            self.by_name[name].add(runs[name])
+        collected = collect_units(collector, view, view.start_offset, view.end_offset, self.damages)
+        for name in torn & collected.keys():
+            self.by_name[name] = QueueUnits(self.folder.path, *name, collected[name].batch)
+            self.by_name[name].add(collected[name])
 
     def close(self) -> None:
-        """Let go of the queue files; they are opened again when needed."""
+        """Close the queue files; they are opened again when needed."""
         for queue in self.by_name.values():
             queue.close()
 
 
-def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoint | None) -> ReadQueues:
-    """Find what each queue names after a recovery.
+def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoint | None) -> RecoveredQueues:
+    """Read the queues as a recovery would leave them.
 
-    Cost: opens every queue once; one pass over the part of the log that is not proved to be dispatched.
+    Cost: opens every queue once; one pass over the part of the log that is not known to be dispatched.
     """
-    queues = ReadQueues(folder)
+    queues = RecoveredQueues(folder)
     sizes = {batch: folder.queue_file_size_bytes(kind) for kind, batch in _KINDS}
     ends: dict[Queue, int] = {}
     whole: list[int] = []
@@ -118,17 +118,17 @@ def recover_queues(folder: StoreFolder, view: LogView, checkpoint: StoreCheckpoi
     queues.derived_from = queues.end_offset = start
     for name, end in ends.items():
         if end >= start:
-            queues.by_name[name].cut_stored(start)
+            queues.by_name[name].truncate_stored(start)
     queues.advance(view)
-    queues.mend_gaps(view)
+    queues.fill_gaps(view)
     queues.by_name = {name: queue for name, queue in queues.by_name.items() if queue.max_offset}
     return queues
 
 
 def record_boundary(view: LogView, offset: int) -> int:
-    """The first place at or behind a physical offset (bytes) where a record starts.
+    """Return the first physical offset (bytes) at or after another where a record starts.
 
-    Cost: O(1) where one starts right there; else one pass over the record heads of the file before it.
+    Cost: O(1) if a record starts there; else one pass over the record headers of the file before it.
     """
     if offset >= view.end_offset:
         return view.end_offset
@@ -144,15 +144,15 @@ def record_boundary(view: LogView, offset: int) -> int:
     return min(where, view.end_offset)
 
 
-def collect_runs(
+def collect_units(
     collector: UnitCollector, view: LogView, start: int, end: int, damages: list[Damage]
 ) -> dict[Queue, UnitRange]:
-    """Gather the units of a range of the log, over damage in it."""
+    """Collect the units of a range of the log; skip damage and add it to `damages`."""
     where = collector.collect(view, start, end)
     while where < end:
-        behind = find_next_record(view, where + 1, end) or end
-        damages.append(Damage(where, behind - where, scan(view, where, where + 1).problem or "zeroes"))
-        where = collector.collect(view, behind, end)
+        following = find_next_record(view, where + 1, end) or end
+        damages.append(Damage(where, following - where, scan(view, where, where + 1).problem or "zeroes"))
+        where = collector.collect(view, following, end)
     return collector.take()
 
 
@@ -163,22 +163,22 @@ def _stored_names(folder: StoreFolder) -> Iterator[tuple[str, int, bool]]:
 
 
 def _add_stored(
-    queues: ReadQueues, view: LogView, topic: str, queue_id: int, batch: bool, file_size_bytes: int
+    queues: RecoveredQueues, view: LogView, topic: str, queue_id: int, batch: bool, file_size_bytes: int
 ) -> tuple[int, bool]:
-    """Enter what the files of one queue hold.
+    """Add the units in the files of one queue.
 
     Returns:
-        Where its last record ends (of a batch: starts), and whether its units end where a file does.
+        Where its last record ends (of a batch: starts), and whether its units end at the end of a file.
     """
     stored = open_stored(queues.folder.path, topic, queue_id, batch=batch)
     dropped = stored.recover(view)
     files = offset_files(stored.folder)
-    lacks_head = view.start_offset == 0 and stored.max_offset > 0 and stored.min_offset > 0
+    head_missing = view.start_offset == 0 and stored.max_offset > 0 and stored.min_offset > 0
     odd = any(file.size_bytes != file_size_bytes for file in files)
-    if stored.incomplete or lacks_head or odd or len(stored.files) < len(files):
+    if stored.incomplete or head_missing or odd or len(stored.files) < len(files):
         queues.torn.add((topic, queue_id))
     if dropped and queues.folder.clean:
-        # A unit behind the end, after an exit in good order: it is damaged, or the log is.
+        # A unit names a record after the end, after a clean shutdown: the unit or the log is damaged.
         queues.torn.add((topic, queue_id))
         queues.beyond_end = True
     stored.correct_min_offset(view.start_offset)

@@ -9,7 +9,7 @@ from pyledger.model.tags import java_hash
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a message must have to be selected; None asks for nothing."""
+    """Conditions on a message; None for no condition."""
 
     topics: frozenset[str] | None = None
     queues: frozenset[int] | None = None
@@ -27,9 +27,9 @@ class Selection:
             object.__setattr__(self, "tag_codes", frozenset(map(java_hash, self.tags)))
 
     def pick(self, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
-        """Those of some messages that are selected; costs nothing where all are."""
-        asked = (self.topics, self.queues, self.since_ms, self.until_ms, self.tags, self.key)
-        return messages if all(wish is None for wish in asked) else filter(self.matches, messages)
+        """Return the messages that match; costs nothing without conditions."""
+        conditions = (self.topics, self.queues, self.since_ms, self.until_ms, self.tags, self.key)
+        return messages if all(one is None for one in conditions) else filter(self.matches, messages)
 
     def matches(self, message: StoredMessage) -> bool:
         """Whether a message is selected."""

@@ -1,7 +1,7 @@
-"""Which parts of a range of the log are worth reading: blocks of cold segments may be passed over.
+"""The parts of a range of the log that must be read: blocks of cold segments may be skipped.
 
-Their index tells topics and store times of each block. Files that are not packed are always read, and so is a
-segment whose index is damaged.
+The index of a segment has the topics and store times of each block. Plain files, and segments whose index is
+damaged, are always read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,17 +19,17 @@ def wanted_ranges(
     since_ms: int | None = None,
     until_ms: int | None = None,
 ) -> Iterator[tuple[int, int]]:
-    """The range [start, end) without blocks that hold no wanted record, as ranges that start at records.
+    """Yield the range [start, end) without blocks that hold no wanted record; each range starts at a record.
 
     Args:
-        view: Where to read.
+        view: The log.
         start: Physical offset (bytes) of a record.
         end: Physical offset (bytes).
-        topics: Wanted topics; None wants all.
-        since_ms: Least store time (ms).
-        until_ms: Store time (ms) that is no more wanted.
+        topics: Wanted topics; None for all.
+        since_ms: Stored at or after, ms.
+        until_ms: Stored before, ms.
 
-    Cost: a look at the index of each cold segment, and none at its blocks.
+    Cost: reads the index of each cold segment, but no blocks.
     """
     if topics is None and since_ms is None and until_ms is None:
         yield start, end
@@ -52,7 +52,7 @@ def _skipped(
     since_ms: int | None,
     until_ms: int | None,
 ) -> Iterator[tuple[int, int]]:
-    """Stretches of the cold segments between `start` and `end` (physical offsets) without a wanted record."""
+    """Ranges of cold segments between `start` and `end` (physical offsets) without a wanted record."""
     for file in view.files:
         file_end = file.start_offset + file.size_bytes
         if not file.is_cold or file_end <= start or file.start_offset >= end:
