@@ -43,14 +43,7 @@ class Deferred(Generic[T]):
     def then(self, function: Callable[[T], U]) -> "Deferred[U]":
         """Return what `function` makes of the value. An error of either completes it."""
         result: Deferred[U] = Deferred()
-        if self._done and self._error is None:  # the usual case of a broker, so without a call more
-            try:
-                result._value = function(self._value)  # type: ignore[arg-type]  # it has been set
-            except Exception as error:  # noqa: BLE001 - what awaits the result gets it
-                result._error = error
-            result._done = True
-        else:
-            self.add_done_callback(partial(result._follow, function))
+        self.add_done_callback(partial(result._follow, function))
         return result
 
     def done(self) -> bool:

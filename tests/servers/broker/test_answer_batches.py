@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pyledger.model.remoting_codes import RequestCode
-from pyledger.servers.broker.message_puts import PreparedAnswer, PutOutcome
+from pyledger.servers.broker.message_puts import PutOutcome, prepared
 from pyledger.servers.broker.server import Broker
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
@@ -351,8 +351,7 @@ def test_prepared_answer_is_used_only_when_all_is_well() -> None:
         statuses.append(outcome.status)
         return outcome.status.lower()
 
-    answer = PreparedAnswer(then)
-    answer.prepare()
+    answer = prepared(then)
     assert [answer(PutOutcome(status)) for status in ("PUT_OK", "FLUSH_SLAVE_TIMEOUT")] == [
         "put_ok",
         "flush_slave_timeout",

@@ -50,7 +50,9 @@ class Master:
         batch = self._batches.append(frames, 0, ("127.0.0.1", 1), 10_000)
         assert batch is not None
         assert len(batch.requests) == count
-        return batch, self.puts.complete_batch(batch, then)
+        answer = self.puts.complete_batch(batch, then)
+        assert isinstance(answer, Deferred)
+        return batch, answer
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pyledger.errors import (
     IllegalMessageError,
@@ -140,7 +140,7 @@ class MessagePuts:
 
     def are_full(self) -> bool:
         """Return True when the queue of unflushed puts is full; senders must retry."""
-        return self.capacity <= 0
+        return self.waiting >= self._waiting_max
 
     def put(self, message: Message) -> Outcome:
         """Store a client's message; a delayed one waits in a system topic."""
@@ -188,16 +188,21 @@ class MessagePuts:
             return None, self._rejected(problem)
         return place, self._stored(message, (place,), message.properties)
 
-    def complete_batch(self, batch: SendBatch, encode: Callable[[PutOutcome], T]) -> Deferred[T]:
-        """Complete sends that native code has appended together; return their encoded outcome.
+    def complete_batch(self, batch: SendBatch, encode: Callable[[PutOutcome], T]) -> T | Deferred[T]:
+        """Complete sends that native code has appended together: return what `encode` makes of their outcome.
 
         `encode` must have no other effect: it is called early, while a disk or a slave is at work.
         """
         requests = len(batch.requests)
         self._counts.count_put(batch.topic, batch.message_count, batch.size_bytes, requests)
         on_durable = partial(self._arrived, batch.topic, batch.queue_id, batch.queue_end, batch.properties)
-        answer = PreparedAnswer(encode)
-        return self._settle(batch.end_offset, (), on_durable, requests, prepare=answer.prepare).then(answer)
+        outcome = self._settle(batch.end_offset, (), on_durable, requests)
+        if isinstance(outcome, PutOutcome):
+            return encode(outcome)
+        answer = prepared(encode)
+        if outcome.flushed and self.replication is not None and requests >= POLL_REQUESTS:
+            self.replication.poll_reports()
+        return outcome.then(answer)
 
     def put_batch(self, batch: Message) -> Outcome:
         """Store the messages of a client's batch body, each as a message of its own."""
@@ -238,7 +243,8 @@ class MessagePuts:
         self._counts.count_put(topic, messages, size_bytes)
         on_durable = partial(self._arrived, topic, sent.queue_id, last.queue_offset + count, properties)
         waits = sent.properties.get(names.WAIT) != "false"
-        return self._settle(last.physical_offset + last.size_bytes, places, on_durable, waits=waits)
+        outcome = self._settle(last.physical_offset + last.size_bytes, places, on_durable, waits=waits)
+        return completed(outcome) if isinstance(outcome, PutOutcome) else outcome
 
     def _settle(
         self,
@@ -247,23 +253,21 @@ class MessagePuts:
         on_durable: Callable[[], None],
         requests: int = 1,
         *,
-        prepare: Callable[[], None] | None = None,
         waits: bool = True,
-    ) -> Outcome:
-        """Return the outcome of a put, done once all below `end_offset` is as durable as configured.
+    ) -> "PutOutcome | PendingPut":
+        """Return the outcome of a put if it is known: all below `end_offset` is as durable as configured.
 
         Args:
             end_offset: Of the put, a physical offset in bytes.
             places: Offsets of its messages.
             on_durable: Called when it is durable here and can be read.
             requests: Number of requests in the put.
-            prepare: Called before anything is waited for.
-            waits: Whether the sender waits for durability; otherwise the outcome is done now.
+            waits: Whether the sender waits for that; otherwise the put has succeeded already.
         """
         replication, flush = self.replication, self._store.until_durable(end_offset)
         if flush is None and replication is None:
             on_durable()
-            return completed(PutOutcome(PUT_OK, places))
+            return PutOutcome(PUT_OK, places)
         pending = PendingPut(self, places, on_durable, requests)
         if replication is not None and waits:
             pending.status = replication.wait(end_offset, pending.on_replicated)
@@ -271,19 +275,14 @@ class MessagePuts:
             if replication is not None:
                 replication.appended()
             on_durable()
+            if pending.status is not None:
+                return PutOutcome(pending.status, places)
             pending.flushed = True
-        if prepare is not None and (not pending.flushed or pending.status is None):
-            prepare()
-            if flush is None and replication is not None and requests >= POLL_REQUESTS:
-                replication.poll_reports()
-        if pending.flushed and pending.status is not None:
-            pending.set_result(PutOutcome(pending.status, places))
-            return pending
         self.waiting += requests
         pending.waits = True
         if flush is not None:
             flush.add_done_callback(pending.on_flushed)
-        return pending if waits else completed(PutOutcome(PUT_OK, places))
+        return pending if waits else PutOutcome(PUT_OK, places)
 
     def release(self, requests: int) -> None:
         """Subtract requests that no longer wait."""
@@ -347,25 +346,10 @@ class PendingPut(Deferred[PutOutcome]):
             self.set_exception(ended)
 
 
-class PreparedAnswer(Generic[T]):
-    """A response that is encoded for success while the disk or a slave still works."""
-
-    __slots__ = ("_prepared", "_then")
-
-    def __init__(self, then: Callable[[PutOutcome], T]) -> None:
-        """Take the function that encodes the response; it must have no other effect."""
-        self._then = then
-        self._prepared: T | None = None
-
-    def prepare(self) -> None:
-        """Encode the response to `ALL_WELL`."""
-        self._prepared = self._then(ALL_WELL)
-
-    def __call__(self, outcome: PutOutcome) -> T:
-        """Return the prepared response, or encode another outcome."""
-        if self._prepared is not None and outcome == ALL_WELL:
-            return self._prepared
-        return self._then(outcome)
+def prepared(encode: Callable[[PutOutcome], T]) -> Callable[[PutOutcome], T]:
+    """Encode the answer to `ALL_WELL` now; the result encodes only another outcome."""
+    answer = encode(ALL_WELL)
+    return lambda outcome: answer if outcome == ALL_WELL else encode(outcome)
 
 
 def copy_of(

@@ -67,7 +67,7 @@ class SendProcessor:
 
     def answer(
         self, connection: Connection, requests: list[Frame], at: int
-    ) -> tuple[Reply | Deferred[bytes], int]:
+    ) -> tuple[Reply | bytes | Deferred[bytes], int]:
         """Answer the send at an index, and those after it that native code stores with it.
 
         Native code stores plain sends to one queue of an open topic; any other is a batch of one for `send`.
@@ -82,7 +82,8 @@ class SendProcessor:
             batch = self._batches.append(requests, at, peer_of(connection), puts.capacity)
             if batch is not None:
                 encode = partial(self._encode_batch_response, batch)
-                return puts.complete_batch(batch, encode), len(batch.requests)
+                answer: bytes | Deferred[bytes] = puts.complete_batch(batch, encode)
+                return answer, len(batch.requests)
         return self.send(connection, command_of(first)), 1
 
     def _encode_batch_response(self, batch: SendBatch, outcome: PutOutcome) -> bytes:
