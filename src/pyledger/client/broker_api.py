@@ -1,4 +1,4 @@
-"""Requests to name servers and brokers as functions: each signs, sends, and checks the code of the answer."""
+"""Requests to name servers and brokers as functions: each signs, sends and checks the response code."""
 
 from collections.abc import Collection
 
@@ -42,14 +42,14 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class Calls:
-    """What a client asks of servers. Errors of all: those of `RemotingClient.call`, and `BrokerError`."""
+    """The requests of a client. All raise the errors of `RemotingClient.call`, and `BrokerError`."""
 
     def __init__(self, remoting: RemotingClient, config: ClientConfig) -> None:
         self.remoting = remoting
         self._config = config
 
     def sign(self, command: RemotingCommand) -> None:
-        """Sign a request, where there is a key; it must not be changed afterwards."""
+        """Sign a request if there is a key; the request must not be changed afterwards."""
         config = self._config
         if not config.access_key:
             return
@@ -62,10 +62,10 @@ class Calls:
     async def call(
         self, address: str | None, command: RemotingCommand, timeout_ms: int | None = None
     ) -> RemotingCommand:
-        """Send a request; its answer, whatever its code.
+        """Send a request and return the response, whatever its code.
 
         Args:
-            address: `host:port`; None asks a name server.
+            address: `host:port`; None: a name server.
             command: The request.
             timeout_ms: None: the setting `api_timeout_ms`.
         """
@@ -75,10 +75,10 @@ class Calls:
     async def request(
         self, address: str | None, command: RemotingCommand, timeout_ms: int | None = None
     ) -> RemotingCommand:
-        """Send a request; its answer, which says success.
+        """Send a request and return the response.
 
         Raises:
-            BrokerError: it says something else.
+            BrokerError: the response code is not SUCCESS.
         """
         answer = await self.call(address, command, timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
@@ -95,10 +95,10 @@ class Calls:
     # --- name server
 
     async def route(self, topic: str, timeout_ms: int | None = None) -> TopicRoute:
-        """Where a topic is.
+        """Return the route of a topic.
 
         Raises:
-            NoRouteError: nobody knows it.
+            NoRouteError: no name server knows the topic.
         """
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -110,14 +110,14 @@ class Calls:
         return decode_route(answer.body)
 
     async def clusters(self) -> ClusterRoutes:
-        """All brokers."""
+        """Return all clusters and brokers."""
         command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_clusters((await self.request(None, command)).body)
 
     # --- membership
 
     async def heartbeat(self, address: str, heartbeat: Heartbeat) -> int:
-        """Say who we are; returns the version of the broker."""
+        """Send a heartbeat; return the version of the broker."""
         command = RemotingCommand.request(RequestCode.HEART_BEAT, body=heartbeat.encode())
         return (await self.request(address, command)).version
 
@@ -131,7 +131,7 @@ class Calls:
         await self.request(address, RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header))
 
     async def consumer_ids(self, address: str, group: str) -> tuple[str, ...]:
-        """Client ids of a group."""
+        """Return the client ids of a group."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
         answer = await self.request(
             address, RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
@@ -141,7 +141,7 @@ class Calls:
     async def lock(
         self, address: str, client_id: str, group: str, queues: Collection[MessageQueue]
     ) -> set[MessageQueue]:
-        """Lock queues of one broker; returns those that are ours now."""
+        """Lock queues of one broker; return those that this client holds now."""
         body = LockBatchRequest(client_id=client_id, consumer_group=group, mq_set=tuple(queues)).encode()
         command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=body)
         answer = await self.request(address, command, LOCK_TIMEOUT_MS)
@@ -150,7 +150,7 @@ class Calls:
     async def unlock(
         self, address: str, client_id: str, group: str, queues: Collection[MessageQueue]
     ) -> None:
-        """Give locks back; one-way."""
+        """Release locks; one-way."""
         body = LockBatchRequest(client_id=client_id, consumer_group=group, mq_set=tuple(queues)).encode()
         command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body, oneway=True)
         await self.call_oneway(address, command, LOCK_TIMEOUT_MS)
@@ -158,7 +158,7 @@ class Calls:
     # --- offsets
 
     async def consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int:
-        """Where a group stands; -1 when it was never there."""
+        """Return the consumer offset of a group; -1 when it has none."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
@@ -173,7 +173,7 @@ class Calls:
     async def update_consumer_offset(
         self, address: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool = True
     ) -> None:
-        """Say where a group stands: the queue offset to go on at."""
+        """Store the consumer offset of a group: the queue offset from which it continues."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -188,7 +188,7 @@ class Calls:
             await self.request(address, command, OFFSET_TIMEOUT_MS)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        """Queue offset of the next message of a queue."""
+        """Return the queue offset of the next message to be stored."""
         header = GetMaxOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
@@ -196,7 +196,7 @@ class Calls:
         return answer.header(GetMaxOffsetResponseHeader).offset
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
-        """Queue offset of the first message of a queue."""
+        """Return the queue offset of the first message."""
         header = GetMinOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
@@ -206,7 +206,7 @@ class Calls:
     async def offset_by_time(
         self, address: str, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
     ) -> int:
-        """Queue offset of a time (ms since 1970)."""
+        """Return the queue offset for a store time (ms since 1970)."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -220,7 +220,7 @@ class Calls:
     # --- messages
 
     async def view_message(self, address: str, topic: str, physical_offset: int) -> ReceivedMessage:
-        """The message at a place."""
+        """Return the message at a physical offset (bytes)."""
         header = ViewMessageRequestHeader(topic=topic, offset=physical_offset)
         answer = await self.request(address, RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header))
         return decode_records(answer.body)[0]
@@ -236,7 +236,7 @@ class Calls:
         *,
         unique: bool = False,
     ) -> list[ReceivedMessage]:
-        """Messages that one broker finds by a key, perhaps also others of the same hash."""
+        """Return the messages that one broker finds by a key; keys of the same hash may be among them."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms
         )
@@ -257,7 +257,7 @@ class Calls:
         delay_level: int,
         reconsume_times_max: int,
     ) -> None:
-        """Give a message back that could not be processed; it comes again later, or is a dead letter."""
+        """Send a message back for a retry; after too many retries it becomes a dead letter."""
         properties = message.properties
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,

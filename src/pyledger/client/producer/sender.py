@@ -37,7 +37,7 @@ from pyledger.wire.remoting.native_codec import PendingSend, SendHead
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Chooses one of the queues of a topic."""
 Traced = Callable[[PendingSend, SendResult, RemotingCommand, str, int], None]
-"""Gets a message, what became of it, the answer, who gave it, and when it was sent (ms since 1970)."""
+"""Called with a message, its result, the response, the broker's address and the send time (ms since 1970)."""
 
 COPIED_BODY_BYTES_MAX = 32 << 10
 """A body up to this is copied behind its head; a larger one is a buffer of its own."""
@@ -59,7 +59,7 @@ class PublishRoute:
 
 
 class Sender:
-    """Sends for one producer group."""
+    """Sends the messages of one producer group."""
 
     def __init__(self, client: ClientInstance, group: str, config: ProducerConfig) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class Sender:
         self._choosers: dict[str, FaultStrategy] = {}
         self._faults = FaultTable()
         self._fields: dict[tuple[MessageQueue, RequestCode], dict[str, str]] = {}
-        """What requests to a queue have in common."""
+        """The header fields that all requests to a queue share."""
         self._publish_routes: dict[MessageQueue, PublishRoute] = {}
         self._topic_publish_routes: dict[str, tuple[list[PublishRoute], FaultStrategy]] = {}
         """Of the queues of a topic, in their order, and whose turn it is."""
@@ -81,23 +81,23 @@ class Sender:
         # Signing needs all fields, and latency faults note each attempt.
         self._is_ordinary = not client.config.access_key and not config.latency_faults
         self.traced: Traced | None = None
-        """Told of each answer; set before the first send."""
+        """Called with each response; set before the first send."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics that were sent to."""
+        """Topics to which messages were sent."""
         return tuple(self._choosers)
 
     async def queues(self, topic: str, timeout_ms: int) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be sent to.
 
         Args:
-            topic: Known, or one that a send creates.
-            timeout_ms: For asking a name server.
+            topic: An existing topic, or one that a send creates.
+            timeout_ms: Of a request to a name server.
 
         Raises:
             NoRouteError: no name server knows the topic.
-            RemotingError: none answered.
+            RemotingError: no name server responded.
         """
         config = self._config
         return await self._client.routes.publish_queues(
@@ -210,7 +210,7 @@ class Sender:
     # --- the first attempt, without a task
 
     def _start_at_once(self, out: PendingSend) -> bool:
-        """Write the request now; False: it is not that simple."""
+        """Write the request now; return False if the send needs a task."""
         if out.mode is SendMode.ONEWAY or out.reconsume_times or out.is_reply:
             return False
         if out.reconsume_times_max is not None:
@@ -288,7 +288,7 @@ class Sender:
         self._go_on(out, asyncio.get_running_loop())
 
     def _failed(self, out: PendingSend, error: RemotingError) -> None:
-        """The first attempt failed: try again in a task, where that may help."""
+        """Handle a failed first attempt: retry in a task if a retry may succeed."""
         self._note_failure(out, error)
         loop = asyncio.get_running_loop()
         if (
@@ -301,7 +301,7 @@ class Sender:
             self._end(out, None, given_up(out, error))
 
     def _go_away(self, out: PendingSend) -> None:
-        """The broker goes down in good order: the same attempt again, over a new connection."""
+        """Repeat the attempt on a new connection: the broker is shutting down."""
         address = self._client.routes.master(out.target.broker_name)
         self._client.calls.remoting.retire(address)
         out.tried.pop()
@@ -333,7 +333,7 @@ class Sender:
         return 1 if chosen or out.mode is SendMode.ONEWAY else 1 + self._config.retries
 
     async def _send(self, out: PendingSend, failure: RemotingError | None) -> SendResult:
-        """Attempt after attempt."""
+        """Send with retries."""
         chooser = self._chooser(out.topic)
         loop = asyncio.get_running_loop()
         result: SendResult | None = out.result
@@ -385,7 +385,7 @@ class Sender:
         return await self.queues(topic, left_ms)
 
     async def _attempt(self, out: PendingSend, queue: MessageQueue, mode: SendMode) -> SendResult:
-        """Send once, and note how the broker did."""
+        """Send once, and record latency and failure of the broker."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         failed, reachable, begun_ms = True, True, now_ms()
@@ -470,14 +470,14 @@ class Sender:
 
 
 def given_up(out: PendingSend, failure: RemotingError) -> SendError:
-    """The error of a send that was tried for the last time."""
+    """Return the error of a send whose last attempt failed."""
     error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
     error.__cause__ = failure
     return error
 
 
 def result_of(out: PendingSend, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
-    """What a broker's answer says.
+    """Return the result that a broker's response contains.
 
     Raises:
         BrokerError: the message is not stored.
