@@ -23,6 +23,6 @@ class OffsetBlocks:
     def oldest(self, default: int) -> int:
         """An offset at or before all of them; the default when there is none.
 
-        Cost: one look at each block.
+        Cost: one step for each block.
         """
         return min(self.counts) * BLOCK if self.counts else default

@@ -8,7 +8,7 @@ from pyledger.model.topic import Permission
 
 @lazy_dataclass(kw_only=True)
 class BrokerState:
-    """Facts of the broker that rules look at; a change is a new one."""
+    """Facts about the broker that rules check; immutable, replaced at each change."""
 
     cluster: str = "DefaultCluster"
     broker_name: str = "broker-a"

@@ -1,6 +1,6 @@
 """What a broker counts: messages put, given and sent back, over the last minute, hour and day.
 
-Counting costs a look into a table and three additions; rates are made from samples when somebody asks.
+Counting costs a table lookup and three additions; rates are computed from samples on request.
 
 Source: RocketMQ common/.../StatsItem.java, StatsItemSet.java, Stats.java; store/.../BrokerStatsManager.java,
 BrokerStats.java, StoreStatsService.java.
@@ -77,7 +77,7 @@ class Counter:
 
 
 def append(samples: deque[Sample], sample: Sample, period_ms: int) -> None:
-    """Add a sample; before the first one the count stood at nothing."""
+    """Add a sample; before the first one the count was 0."""
     if not samples:
         samples.append(Sample(sample.time_ms - period_ms, 0, 0, 0))
     samples.append(sample)
@@ -118,7 +118,7 @@ class CounterTable:
         counter.calls += calls
 
     def sample(self, now_ms: int, second: int) -> None:
-        """Every second, with a number that counts them; a counter that stands still for a day is dropped."""
+        """Every second, with a number that counts them; a counter unchanged for a day is dropped."""
         tick, tenth = divmod(second, TENTHS)
         idle = []
         for key, counter in self._tenths[tenth].items():
@@ -186,7 +186,7 @@ class BrokerCounts:
         self.given.add((topic, group), messages, size_bytes, calls)
 
     def sample(self, now_ms: int, hour: int) -> None:
-        """Every second, with the local hour: it is a new day when that goes back."""
+        """Every second, with the local hour: a new day begins when that decreases."""
         self._totals.append(
             Totals(now_ms, self.messages_put, self.pulls_found, self.pulls_missed, self.messages_given)
         )

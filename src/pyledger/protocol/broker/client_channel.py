@@ -27,7 +27,7 @@ class Client:
 
 @lazy_dataclass()
 class Notice:
-    """Tell these connections that the members of a group have changed."""
+    """Connections to notify that the members of a group have changed."""
 
     group: str
     channels: tuple[Channel, ...]

@@ -1,6 +1,6 @@
 """How far groups have consumed: the next queue offset for each topic, group and queue.
 
-A commit overwrites: it may go back, as upstream allows (a consumer's own memory is what goes only forward).
+A commit overwrites: it may decrease, as in upstream (only a consumer's own memory never does).
 A reset waits here until the group's next pull of the queue takes it; until then commits of that queue are
 ignored, so that a consumer that does not know of it yet cannot undo it.
 
@@ -34,7 +34,7 @@ class OffsetTable:
         self.queue_count = sum(map(len, self.offsets.values()))
         """How many offsets are persisted."""
         self.pulled: Offsets = {}
-        """Where the next pull of each queue goes on. Memory only."""
+        """Queue offset of the next pull of each queue. Memory only."""
         self.resets: Offsets = {}
         """Resets that no pull has taken yet. Memory only."""
         self.version = version
@@ -51,7 +51,7 @@ class OffsetTable:
         return self.queue_count < self.max_count or self.committed(group, topic, queue_id) is not None
 
     def full_problem(self) -> str:
-        """Why a commit is refused that has no room."""
+        """Return the rejection of a commit above the limit."""
         return (
             f"the broker keeps {self.queue_count} consumer offsets and takes no commit of further queues; "
             "delete groups that are not used, or raise consumer_offsets_max"
@@ -82,20 +82,20 @@ class OffsetTable:
         return self.offsets.get((topic, group), {}).get(QueueId(queue_id))
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note where the next pull goes on: a queue offset, units."""
+        """Note the queue offset, units, of the next pull."""
         self._put(self.pulled, group, topic, queue_id, offset)
 
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the next pull of a queue goes on; None before the first."""
+        """Return the queue offset of the next pull of a queue; None before the first."""
         return self.pulled.get((topic, group), {}).get(QueueId(queue_id))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Have the group go on at another queue offset, units: stored at once, and told to its next pull."""
+        """Reset the group to a queue offset, units: stored at once, and returned to its next pull."""
         self._store(group, topic, queue_id, offset)
         self._put(self.resets, group, topic, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset that a pull of this queue must be told, once."""
+        """Take the reset to return to a pull of this queue; only once."""
         waiting = self.resets.get((topic, group))
         if waiting is None:
             return None
@@ -115,11 +115,11 @@ class OffsetTable:
     def corrections(
         self, topic: str, group: str, *, without: Collection[str], min_offset: Callable[[int], int]
     ) -> dict[int, int]:
-        """How far the slowest group is in each queue of a topic: where another should stand, units.
+        """Return the lowest offset of all groups in each queue of a topic, units: a new group's position.
 
         Args:
             topic: The topic.
-            group: The group that is compared: where it is behind all others nothing limits it.
+            group: The group to compare: a queue in which it has the lowest offset is omitted.
             without: Groups that do not count.
             min_offset: Lowest offset of a queue; offsets below it do not count.
         """
@@ -178,14 +178,14 @@ class OffsetTable:
 def offset_to_answer(
     committed: int | None, *, set_zero_if_not_found: bool | None, min_offset: int, first_in_memory: bool
 ) -> int | None:
-    """What a query for a consumer's offset is told; None: not found, the client decides where to start.
+    """Return the response to a query for a consumer's offset; None: not found, the client decides.
 
-    A group without an offset starts at 0 in a young queue, even if it asked for the end: its first message is
+    A group without an offset starts at 0 in a young queue, even if it requested the end: its first message is
     still in memory, so it is taken for one that the group was meant to see.
 
     Args:
         committed: The stored offset, units.
-        set_zero_if_not_found: What the request says; only an explicit False rules the 0 out.
+        set_zero_if_not_found: Field of the request; only an explicit False prevents 0.
         min_offset: Lowest offset of the queue, units.
         first_in_memory: Whether message 0 is still in the page cache.
     """

@@ -1,7 +1,7 @@
 """Consumers: groups, their members by connection, and what each group subscribes to.
 
-How a group consumes and what it subscribes to is what its latest heartbeat said, for all members: clients of
-one group with different subscriptions undo each other.
+A group's mode and subscriptions are those of its latest heartbeat, for all members: clients of one group with
+different subscriptions overwrite each other's.
 
 Source: RocketMQ broker/.../ConsumerManager.java, ConsumerGroupInfo.java,
 DefaultConsumerIdsChangeListener.java.
@@ -77,17 +77,17 @@ class ConsumerTable:
         *,
         notify: bool = True,
     ) -> Notice | None:
-        """Take in what a client says of one of its groups.
+        """Apply a client's heartbeat for one of its groups.
 
         Args:
             group: The group.
             member: The client, with the time of this heartbeat.
             state: How it consumes; holds for the whole group from now on.
             subscriptions: All topics that it subscribes to; None leaves the group's as they are.
-            notify: Whether the group wants to hear of changes.
+            notify: Whether the group is notified of changes.
 
         Returns:
-            Whom to tell that the members or the topics of the group have changed.
+            The connections to notify that the members or the topics of the group have changed.
         """
         known = self.groups.setdefault(group, ConsumerGroup(state))
         known.state = state
@@ -106,7 +106,7 @@ class ConsumerTable:
         return before not in (0, fingerprint)
 
     def unregister(self, group: str, channel: Channel, *, notify: bool = True) -> Notice | None:
-        """Take a client out of a group, as it asks; returns whom to tell."""
+        """Remove a client that unregisters from a group; return the connections to notify."""
         known = self.groups.get(group)
         if known is None or known.members.pop(channel, None) is None:
             return None
@@ -120,7 +120,7 @@ class ConsumerTable:
         return self._notice(group, known) if notify else None
 
     def close_channel(self, channel: Channel) -> list[Notice]:
-        """Take a client out of all its groups: its connection is gone; returns whom to tell."""
+        """Remove a disconnected client from all its groups; return the connections to notify."""
         groups = list(self.channels.get(channel, ()))
         return [notice for group in groups if (notice := self.unregister(group, channel)) is not None]
 
@@ -128,7 +128,8 @@ class ConsumerTable:
         """Every 10 s: remove silent clients and subscriptions that no pull repeats.
 
         Returns:
-            Connections to close. Nobody is notified, as upstream: the others learn it when they next ask.
+            Connections to close. As in upstream, no member is notified: the others see it at their next
+            query.
         """
         limit_ms = self.config.channel_timeout_ms
         silent = [
@@ -156,7 +157,7 @@ class ConsumerTable:
         return self.pulled.get((group, topic), (None, 0))[0]
 
     def client_ids(self, group: str) -> list[str]:
-        """The members of a group; a client with two connections stands twice."""
+        """Return the members of a group; a client with two connections occurs twice."""
         return [member.client_id for member in self.members(group)]
 
     def members(self, group: str) -> Iterator[Client]:

@@ -44,7 +44,7 @@ class Rest(Enum):
     PASSED = auto()
     """All that is due is delivered."""
     PUT_FAILED = auto()
-    """The store refused a message: the same again."""
+    """The store rejected a message: retry it."""
     BROKEN = auto()
     """Something else went wrong."""
 
@@ -55,7 +55,7 @@ LONGEST_PAUSE_MS = max(FIRST_PASS_MS, *PAUSE_MS.values())
 
 @dataclass(slots=True)
 class Level:
-    """One level: where delivery goes on, and when it next looks."""
+    """One level: the queue offset to deliver next, and the time of the next check."""
 
     offset: int
     """Queue offset, units."""
@@ -97,7 +97,7 @@ class DelaySchedule:
             level.next_ms = now_ms + FIRST_PASS_MS
 
     def due_levels(self, now_ms: int) -> list[int]:
-        """Levels whose queues should be looked at now.
+        """Return the levels whose queues are due for a check.
 
         No pause is longer than `LONGEST_PAUSE_MS`: a level that would wait longer was put off by a clock
         that has been set back since.
@@ -124,7 +124,7 @@ class DelaySchedule:
         self.levels[level].next_ms = now_ms + PAUSE_MS[why]
 
     def deadline_ms(self) -> int:
-        """When a level should next be looked at."""
+        """Return when a level is next due for a check."""
         return min(level.next_ms for level in self.levels.values())
 
     def describe(self) -> str:
@@ -133,7 +133,7 @@ class DelaySchedule:
 
 
 def delay_level(properties: Mapping[str, str]) -> int:
-    """The level that a message asks for, at most the highest; 0 for none."""
+    """Return the delay level of a message, at most the highest; 0 for none."""
     text = properties.get(names.DELAY, "")
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         return 0
@@ -141,7 +141,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 
 def redirect_delayed(message: Message) -> Message:
-    """The message as it is stored: one with a delay level goes to the schedule topic, queue = level - 1.
+    """Return the message to store: one with a delay level in the schedule topic, queue = level - 1.
 
     Levels above 18 become 18. Prepared and rolled-back messages stay where they are.
     """
@@ -168,7 +168,7 @@ def redirect_properties(
 
 
 def restore(properties: Mapping[str, str]) -> Destination | None:
-    """Where a message goes whose time has come; None: it has no destination, or one it must not have.
+    """Return the destination of a due message; None: it has none, or one it must not have.
 
     Its properties stay as they are: the level is not a request to delay any more. A destination in a topic
     that the broker itself acts upon would send the message round for ever.

@@ -1,9 +1,10 @@
 """Pulls that found nothing, held until a message arrives or their time is over.
 
-A pull is parked at its queue. An arrival looks at that queue alone, a tick at the pulls whose time is over,
-and a sweep at one number of each queue, so that 100,000 parked pulls cost an arrival nothing.
+A pull is parked at its queue. An arrival checks only that queue, a tick the pulls whose time is over, and a
+sweep one number of each queue, so that 100,000 parked pulls cost an arrival nothing.
 
-Differs: upstream looks for pulls whose time is over every 5 s and so answers up to 5 s late; here a tick does
+Differs: upstream checks for pulls whose time is over every 5 s and so answers up to 5 s
+late; here a tick does
 at the time itself. Pulls of a closed connection are dropped; upstream runs them again.
 
 Source: RocketMQ broker/.../PullRequestHoldService.java, ManyPullRequest.java.
@@ -105,7 +106,7 @@ class LongPollTable:
         tags_code: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> list[ParkedPull]:
-        """A message stands in a queue that now ends at `max_offset`, units: the pulls that it wakes.
+        """Return the pulls that a message wakes, in a queue that now ends at `max_offset`, units.
 
         Without a tags code every pull below the end wakes.
 
@@ -136,7 +137,7 @@ class LongPollTable:
             now_ms: The time.
             max_offset: End of a queue, units, by topic and queue id.
 
-        Cost: one look at each queue with parked pulls.
+        Cost: one step for each queue with parked pulls.
         """
         woken = []
         for (topic, queue_id), parked in self.queues.items():

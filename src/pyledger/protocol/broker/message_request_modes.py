@@ -1,4 +1,4 @@
-"""How groups ask for messages: by pull or by pop.
+"""Message request modes of groups: pull or pop.
 
 Source: RocketMQ broker/.../QueryAssignmentProcessor.java, MessageRequestModeManager.java.
 """
@@ -13,7 +13,7 @@ from pyledger.protocol.broker.rejection import Rejection
 
 
 class RequestMode(StrEnum):
-    """How a group asks."""
+    """Message request mode of a group."""
 
     PULL = "PULL"
     POP = "POP"
@@ -21,7 +21,7 @@ class RequestMode(StrEnum):
 
 @lazy_dataclass()
 class GroupMode:
-    """How a group asks for the messages of a topic."""
+    """How a group requests the messages of a topic."""
 
     mode: RequestMode = RequestMode.PULL
     share_count: int = 0
@@ -40,7 +40,7 @@ class MessageRequestModeTable:
         self.change_count = 0
 
     def find(self, topic: str, group: str) -> GroupMode:
-        """How a group asks; it pulls unless told otherwise."""
+        """Return the mode of a group; the default is pull."""
         return self.modes.get((topic, group), PULLING)
 
     def adopt(self, modes: Mapping[tuple[str, str], GroupMode]) -> None:
@@ -51,7 +51,7 @@ class MessageRequestModeTable:
     def update(
         self, topic: str, group: str, mode: GroupMode, *, topic_known: bool, group_known: bool
     ) -> Rejection | None:
-        """Set how a group asks, as an operator wants."""
+        """Set the mode of a group at an operator's request."""
         if topic.startswith(names.RETRY_PREFIX):
             return Rejection(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if not topic_known:

@@ -21,7 +21,7 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 GROUP_TOPIC_PREFIXES = (names.RETRY_PREFIX, names.DLQ_PREFIX)
 """A topic has at most one of them, a group none."""
 INTERNAL_GROUPS = frozenset({names.TRANSACTION_GROUP, names.REVIVE_GROUP})
-"""Their offsets say what the broker has done with its internal topics."""
+"""Groups whose offsets are the broker's progress in its internal topics."""
 
 NOT_FOR_SENDERS = frozenset(
     {

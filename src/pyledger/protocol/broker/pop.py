@@ -1,8 +1,8 @@
 """Popped messages: invisible to their group until they are acknowledged, or until their time is over.
 
 What was popped together from a queue is noted in one record of a topic of the system, what is acknowledged in
-others, and what was put back counts as acknowledged. So that topic alone says what is invisible, and reading
-it again from the oldest open record on restores it.
+others, and what was put back counts as acknowledged. So that topic alone determines what is invisible, and
+reading it again from the oldest open record restores it.
 
 Differs: upstream delays those records by its timer wheel and pairs them when they come out; here they are
 stored at once, in queue 0 of the same topic, and paired in memory. What upstream has in its wheel or in the

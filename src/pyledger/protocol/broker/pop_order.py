@@ -1,7 +1,8 @@
 """Popping in order: what a group took from a queue locks it, until all of it is done or its time is over.
 
 A pop does not move the group's offset, its acknowledgements do: to the first message that is not done. So
-what was not acknowledged comes again from the queue itself, in its place, and to nobody before its time.
+messages that were not acknowledged are delivered again from the queue itself, in order, and not before their
+time.
 
 Differs: an acknowledgement of a batch that is not known here, as after a crash, counts only for the message
 that is next in the queue; upstream takes any, and passes over those before it.
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 FORGET_AFTER_MS = 24 * 3600 * 1000
-"""A batch that nobody has touched for so long is forgotten."""
+"""Time without a pop or acknowledgement after which a batch is removed."""
 
 
 class Refused(Enum):
@@ -45,7 +46,7 @@ class OrderedBatch:
     def locked_until_ms(self, now_ms: int) -> int | None:
         """Until when others have to wait; None: they need not.
 
-        The first message that is still hidden says so: there may be more of them after it.
+        Determined by the first message that is still hidden: there may be more of them after it.
         """
         for offset in self.offsets:
             if offset not in self.done:
@@ -71,7 +72,7 @@ class OrderedPops:
     def locked_until_ms(
         self, topic: str, group: str, queue_id: int, *, attempt: str | None, now_ms: int
     ) -> int | None:
-        """Until when a pop of a queue has to wait; None: it need not, or it asks for the same batch again."""
+        """Return until when a pop must wait; None: not at all, or it requests the same batch again."""
         batch = self.batches.get((topic, group), {}).get(queue_id)
         if batch is None or (batch.attempt is not None and batch.attempt == attempt):
             return None

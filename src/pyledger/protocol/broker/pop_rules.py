@@ -29,7 +29,7 @@ RETRY_FIRST_PERCENT = 20
 
 @dataclass(slots=True, kw_only=True)
 class PopRequest:
-    """What the rules look at of a pop."""
+    """Fields of a pop that the rules check."""
 
     group: str
     topic: str
@@ -73,7 +73,7 @@ class PopRules:
         compile_filter: Callable[[Subscription], object],
         random_below: Callable[[int], int],
     ) -> None:
-        """Take the tables that the checks look into.
+        """Take the tables that the checks use.
 
         Args:
             broker_state: What this broker is and may do.
@@ -136,7 +136,7 @@ class PopRules:
         """The queues that a pop reads, in this order, until it has enough.
 
         Messages that were put back come last, but first in one of five pops, so that neither kind starves.
-        There are none for who pops in order: what is not acknowledged stays in its place.
+        An ordered pop has none: messages that are not acknowledged stay at their offset.
         """
         count = topic.read_queue_count
         start = self.random_below(max(1, count))
@@ -151,7 +151,7 @@ class PopRules:
     def check_place(
         self, topic_name: str, queue_id: int, offset: int, held: QueueRange, *, end_allowed: bool
     ) -> Rejection | None:
-        """Whether a message that a client names may stand at a queue offset, units."""
+        """Check whether a message named by a client may be at a queue offset, units."""
         topic = self.topics.find(topic_name)
         if topic is None:
             return unknown_topic(topic_name)

@@ -21,10 +21,10 @@ class ProducerTable:
         self.by_client_id: dict[str, Channel] = {}
         self.client_ids: dict[Channel, str] = {}
         """What each connection has last called itself."""
-        self.turn = 0
+        self._next_channel = 0
 
     def heartbeat(self, group: str, member: Client) -> None:
-        """Take in what a client says of one of its groups."""
+        """Apply a client's heartbeat for one of its groups."""
         self.groups.setdefault(group, {})[member.channel] = member
         self.channels.setdefault(member.channel, {})[group] = None
         if self.client_ids.get(member.channel) != member.client_id:
@@ -74,19 +74,19 @@ class ProducerTable:
     def channel_of_group(
         self, group: str, usable: Callable[[Channel], bool], may_know: Callable[[Channel], bool]
     ) -> Channel | None:
-        """A connection of a group, in turns; None when three in a row are not usable.
+        """Return a connection of a group, round robin; None if three in a row are not usable.
 
         Args:
             group: Which one.
-            usable: Whether a connection can be asked now.
-            may_know: Whether a connection may be asked at all; the others do not count.
+            usable: Whether a connection can take a request now.
+            may_know: Whether a connection may be chosen at all; the others do not count.
         """
         channels = [one for one in self.groups.get(group, {}) if may_know(one)]
         if not channels:
             return None
-        self.turn += 1
+        self._next_channel += 1
         for step in range(min(CHANNEL_TRIES, len(channels))):
-            channel = channels[(self.turn + step) % len(channels)]
+            channel = channels[(self._next_channel + step) % len(channels)]
             if usable(channel):
                 return channel
         return None

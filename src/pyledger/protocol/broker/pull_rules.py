@@ -1,4 +1,4 @@
-"""What a pull must pass before the store is asked, and what its answer says afterwards.
+"""Checks of a pull before the store is read, and the response to it afterwards.
 
 Source: RocketMQ broker/.../PullMessageProcessor.java, DefaultPullMessageResultHandler.java;
 common/.../PullSysFlag.java; store/.../GetMessageStatus.java.
@@ -37,7 +37,7 @@ READ_BIT, SUBSCRIPTION_BIT = int(Permission.READ), int(PullFlag.SUBSCRIPTION)
 
 @dataclass(slots=True, kw_only=True)
 class PullRequest:
-    """What the rules look at of a pull."""
+    """Fields of a pull that the rules check."""
 
     group: str
     topic: str
@@ -70,7 +70,7 @@ class PullRules:
         consumers: ConsumerTable,
         compile_filter: Callable[[Subscription], object],
     ) -> None:
-        """Take the tables that the checks look into.
+        """Take the tables that the checks use.
 
         Args:
             config: Which kinds of pulls are served.
@@ -89,8 +89,8 @@ class PullRules:
         group = self._check_group(request)
         if isinstance(group, Rejection):
             return group
-        if (refusal := self._check_queue(request)) is not None:
-            return refusal
+        if (rejection := self._check_queue(request)) is not None:
+            return rejection
         found = (
             self._stated(request) if request.flags & SUBSCRIPTION_BIT else self._subscribed(request, group)
         )
@@ -103,7 +103,7 @@ class PullRules:
         return PullPlan(self.groups.keep(group, now_ms), found)
 
     def check_subscription(self, subscription: Subscription) -> Rejection | None:
-        """Whether a consumer could use a subscription; it asks when it starts."""
+        """Check whether a consumer could use a subscription; queried when it starts."""
         if subscription.by_tag:
             return None
         if not self.config.property_filter:
@@ -183,7 +183,7 @@ class PullRules:
 
 
 def forbidden(kind: ForbiddenType, remark: str) -> Rejection:
-    """A pull that somebody forbids."""
+    """Return the rejection of a forbidden pull."""
     return Rejection(ResponseCode.NO_PERMISSION, remark, kind)
 
 
@@ -210,17 +210,17 @@ NOT_HERE = EMPTY_QUEUE | {
     "OFFSET_OVERFLOW_BADLY",
     "OFFSET_TOO_SMALL",
 }
-"""The queue of this broker does not have the offset. Of a slave's that says nothing about the master's."""
+"""The queue of this broker does not have the offset. A slave's queue may differ from the master's."""
 
 
 @dataclass(slots=True)
 class PullAnswer:
-    """Code of the response, and where the consumer should go on."""
+    """Code of the response, and where the consumer should continue."""
 
     code: ResponseCode
     broker_id: int
     next_offset: int
-    """Queue offset (units) to ask for next."""
+    """Queue offset (units) to pull next."""
 
 
 def answer_pull(
@@ -235,13 +235,13 @@ def answer_pull(
 ) -> PullAnswer:
     """The response to a pull, by the store's status.
 
-    A slave returns an offset that its queue does not have as it came: it may be behind its master, or begin
-    later, and a consumer that was moved would read messages again or pass some.
+    A slave returns an offset that its queue does not have unchanged: it may lag its master, or start later,
+    and a consumer that was moved would read messages again or skip some.
 
     Args:
         status: Upstream's word for it.
-        queue_offset: What was asked for, units.
-        next_offset: Where the store's queue goes on, units.
+        queue_offset: The requested offset, units.
+        next_offset: Where the store's queue continues, units.
         config: Whether slaves serve pulls.
         broker_state: What this broker is.
         group: The group, which names the brokers to read at.

@@ -24,7 +24,7 @@ def requester_of(properties: Mapping[str, str]) -> str | Rejection:
 
 
 def not_handed_over(client_id: str, *, connected: bool) -> Rejection:
-    """What the replier is told; its reply may be stored all the same."""
+    """Response to the replier; its reply may be stored all the same."""
     if not connected:
         problem = f"push reply message fail, channel of <{client_id}> not found."
     else:

@@ -22,7 +22,7 @@ FIRST_DELAY_LEVEL = 3
 
 @lazy_dataclass(kw_only=True)
 class SendBackRequest:
-    """What the rules look at of a message sent back."""
+    """Fields of a message sent back that the rules check."""
 
     group: str
     delay_level: int = 0
@@ -45,7 +45,7 @@ class Returned:
 
 
 class SendBackRules:
-    """Where a message goes that was sent back."""
+    """Decides where a message that was sent back is stored."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class SendBackRules:
         Args:
             broker_state: What this broker may do.
             topics: The topics; retry and dead-letter topics are made here.
-            groups: The groups, which say how often to try.
+            groups: The groups, with their number of retries.
             random_below: A random number from 0 up to below its argument.
         """
         self.broker_state, self.topics, self.groups = broker_state, topics, groups
         self.random_below = random_below
 
     def check(self, request: SendBackRequest) -> Rejection | None:
-        """Look at a request before its message is looked up; SUCCESS means: drop it, all is said."""
+        """Check a request before its message is looked up; SUCCESS: discard it without an error."""
         group = self.groups.usable(request.group)
         if group is None:
             problem = f"subscription group not exist, {request.group}"
@@ -92,7 +92,7 @@ class SendBackRules:
         properties: Mapping[str, str],
         now_ms: int,
     ) -> Returned | Rejection:
-        """Where the message goes, after `check` found nothing.
+        """Return the destination of the message, after `check` found nothing.
 
         Args:
             request: The request.

@@ -1,4 +1,4 @@
-"""What a send must pass before it is stored, what is stored then, and what its answer says.
+"""Checks of a send before it is stored, the message to store, and the response.
 
 A topic that is not known may be created here. A message sent to a retry topic (a consumer's own way to send
 back, when the broker's failed) may become a dead letter.
@@ -23,7 +23,7 @@ from pyledger.protocol.broker.subscription_groups import BrokerGroups
 from pyledger.protocol.broker.topics import BrokerTopics
 
 VERSION_OF_REQUEST_LIMIT = 121
-"""Clients from V3_4_9 on say themselves how often a message may be consumed again."""
+"""Clients from V3_4_9 send the limit of retries of a message themselves."""
 DLQ_QUEUE_COUNT = 1
 TIMER_WISHES = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 INTERNAL_PROPERTIES = (
@@ -50,12 +50,12 @@ SPECIAL_PROPERTIES = (
     *TIMER_WISHES,
     *INTERNAL_PROPERTIES,
 )
-"""A message with one of these is changed or goes elsewhere."""
+"""A message with one of these is changed or stored in another topic."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SendRequest:
-    """What the rules look at of a send."""
+    """Fields of a send that the rules check."""
 
     topic: str
     queue_id: int
@@ -95,14 +95,14 @@ class SendRules:
         locks: QueueLocks,
         random_below: Callable[[int], int],
     ) -> None:
-        """Take the tables that the checks look into.
+        """Take the tables that the checks use.
 
         Args:
             config: What may be created and sent.
             broker_state: What this broker is and may do.
             topics: The topics.
             groups: The groups, for messages that come back.
-            locks: Tells which groups consume in order.
+            locks: The groups that consume in order.
             random_below: A random number from 0 up to below its argument.
         """
         self.config, self.broker_state = config, broker_state
@@ -118,8 +118,8 @@ class SendRules:
             properties: Of the message, or of the whole batch; the plan may hold the same mapping, changed.
             now_ms: The time.
         """
-        if (refusal := self._check_broker(request, now_ms)) is not None:
-            return refusal
+        if (rejection := self._check_broker(request, now_ms)) is not None:
+            return rejection
         topic = self.topics.find(request.topic) or self._new_topic(request)
         if isinstance(topic, Rejection):
             return topic
@@ -155,10 +155,9 @@ class SendRules:
         return SendPlan(topic, queue_id, properties, sys_flag, half)
 
     def open_queue_count(self, topic: str, now_ms: int) -> int:
-        """Queues of a topic into which every ordinary message may go; 0: `check` has to look at each.
+        """Return the number of queues of a topic that take every plain message; 0: `check` must check each.
 
-        Ordinary is a message, or a batch, that names one of these queues and has no property of
-        `SPECIAL_PROPERTIES`.
+        A plain message, or batch, has one of these queues and no property of `SPECIAL_PROPERTIES`.
         """
         known = self.topics.find(topic)
         if known is None or self.broker_state.slave or now_ms < self.broker_state.accept_sends_from_ms:
@@ -168,7 +167,7 @@ class SendRules:
             special |= len(topic) > TOPIC_LENGTH_MAX
             if special or known.order or known.filter_type == "MULTI_TAG" or known.attributes:
                 return 0
-            # A topic is replaced when it changes, so the same object needs no second look.
+            # A topic is replaced when it changes, so the same object needs no second check.
             self._open[topic] = known
         return max(known.read_queue_count, known.write_queue_count)
 
@@ -234,7 +233,7 @@ class SendRules:
 
 
 def drop_internal(properties: dict[str, str]) -> None:
-    """Take off what only the broker sets; who was delivered by a timer once does not ask for it again."""
+    """Remove properties that only the broker sets; a delivered timer message is not delayed again."""
     if names.TIMER_OUT_MS in properties:
         for name in TIMER_WISHES:
             properties.pop(name, None)
@@ -269,4 +268,4 @@ CODE_OF_PUT = {
 }
 """The response's code, by upstream's word for how a put went."""
 STORED = frozenset({"PUT_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"})
-"""After these the message is stored, and the answer carries its place."""
+"""After these the message is stored, and the response contains its offset."""

@@ -90,11 +90,11 @@ class BrokerGroups:
         return SubscriptionGroup(name)
 
     def keep(self, group: SubscriptionGroup, now_ms: int) -> SubscriptionGroup:
-        """Have a usable group from now on: what it was asked for has succeeded."""
+        """Add a usable group: the request that needed it has succeeded."""
         return self.groups.get(group.name) or self._put(group, now_ms)
 
     def update(self, group: SubscriptionGroup, now_ms: int) -> Rejection | None:
-        """Create or change a group as an administrator asks."""
+        """Create or change a group at an administrator's request."""
         if (problem := group_problem(group.name)) is not None:
             return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if group.name in INTERNAL_GROUPS:
@@ -145,5 +145,5 @@ class BrokerGroups:
 
 
 def internal_group(name: str) -> Rejection:
-    """Nobody changes a group by whose offsets the broker knows what it has done."""
+    """Reject changes of a group whose offsets are the broker's own progress."""
     return Rejection(ResponseCode.INVALID_PARAMETER, f"the group[{name}] is the broker's own")

@@ -1,7 +1,7 @@
 """Timer messages: a time of delivery to the second, up to three days ahead.
 
-They wait in one topic. What waits is known from that topic and from where delivery stands (`TimerProgress`),
-so a restart reads the topic again from the oldest waiting message on.
+They wait in one topic. The waiting messages follow from that topic and the progress of delivery
+(`TimerProgress`), so a restart reads the topic again from the oldest waiting message.
 
 Differs: upstream keeps a wheel and a log of its own on disk; here the waiting ones are a heap in memory, and
 the only file is the progress. Upstream delays records of popped messages here too; they are due at once, so
@@ -23,7 +23,7 @@ from pyledger.protocol.broker.ack_blocks import OffsetBlocks
 AT_ONCE_MS = 0
 """Time of delivery of what upstream delays and we do not."""
 WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
-"""Properties that ask for a time, in the order they are looked at."""
+"""Properties that set a time of delivery, in the order they are checked."""
 
 
 @lazy_dataclass()
@@ -36,7 +36,7 @@ class TimerPlan:
 
 @lazy_dataclass()
 class TimerProblem:
-    """The message asks for what cannot be."""
+    """The requested time of delivery is invalid."""
 
     problem: str
     status: str = "WHEEL_TIMER_MSG_ILLEGAL"
@@ -44,7 +44,7 @@ class TimerProblem:
 
 
 def is_timed(topic: str, properties: Mapping[str, str], level: int) -> bool:
-    """Whether a message asks for a time of delivery; a delay level counts more."""
+    """Whether a message has a time of delivery; a delay level takes precedence."""
     asks = (
         names.TIMER_DELAY_MS in properties
         or names.TIMER_DELIVER_MS in properties
@@ -56,7 +56,7 @@ def is_timed(topic: str, properties: Mapping[str, str], level: int) -> bool:
 def plan_timer(
     properties: Mapping[str, str], now_ms: int, config: DeliveryConfig
 ) -> TimerPlan | TimerProblem | None:
-    """When a message that asks for it is to be delivered; None: now, its time is past."""
+    """Return when a message is to be delivered; None: now, its time is past."""
     way = next(way for way in WAYS if way in properties)
     text = properties[way]
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 19):
@@ -97,7 +97,7 @@ class Timed:
     """Queue offset in the timer topic, units."""
     unique_key: str
     topic: str = field(default="", compare=False)
-    """Where it goes."""
+    """Topic and queue of its delivery."""
     physical_offset: int = field(default=-1, compare=False)
     """Of its record, bytes."""
     size_bytes: int = field(default=0, compare=False)
@@ -115,14 +115,14 @@ class Timed:
 
 @lazy_dataclass()
 class TimerProgress:
-    """Where delivery stands; with the timer topic it says what waits.
+    """Progress of delivery; with the timer topic it determines the waiting messages.
 
     Messages are delivered in the order of (time, offset). So of those that were known, all before the first
     that waited are delivered, and none from there on.
     """
 
     restart_offset: int = 0
-    """Queue offset, units: what waits stands here or later."""
+    """Queue offset, units: waiting messages are here or later."""
     next_offset: int = 0
     """Queue offset, units: messages before it were known."""
     first_ms: int = 0
@@ -141,7 +141,7 @@ class TimerQueue:
     """The messages of the timer topic that wait."""
 
     def __init__(self, config: DeliveryConfig, progress: TimerProgress | None = None) -> None:
-        """Begin where delivery stands; `add` comes next, for all messages from `next_offset` on."""
+        """Start with the progress of delivery; then call `add` for all messages from `next_offset` on."""
         self.config = config
         self.precision_ms = config.timer_precision_ms
         self.start = progress or TimerProgress()
@@ -157,7 +157,7 @@ class TimerQueue:
         """Whether `progress` is that of another broker."""
 
     def adopt(self, progress: TimerProgress) -> None:
-        """Stand where another broker, a master, does; who does this reads no messages."""
+        """Adopt the progress of a master; a slave that does so reads no messages."""
         if progress != self.start:
             self.change_count += 1
         self.start = progress
@@ -222,7 +222,7 @@ class TimerQueue:
         self.blocks.remove(gone.offset)
 
     def plan(self, properties: Mapping[str, str], now_ms: int) -> TimerPlan | TimerProblem | None:
-        """When a message that asks for it is to be delivered; None: now."""
+        """Return when a message is to be delivered; None: now."""
         plan = plan_timer(properties, now_ms, self.config)
         if isinstance(plan, TimerPlan) and len(self.heap) >= self.config.timer_messages_max:
             return TimerProblem("too many timer messages wait", "WHEEL_TIMER_FLOW_CONTROL")
@@ -232,7 +232,7 @@ class TimerQueue:
     def restart_offset(self) -> int:
         """Queue offset, units, from which all that waits can be read again.
 
-        Cost: one look at each 1,024th offset where messages wait.
+        Cost: one step for each 1,024 offsets with waiting messages.
         """
         return self.blocks.oldest(self.next_offset)
 
@@ -249,7 +249,7 @@ class TimerQueue:
 
     @property
     def progress(self) -> TimerProgress:
-        """Where delivery stands; only while this is `complete` or `adopted`."""
+        """Return the progress of delivery; only while this is `complete` or `adopted`."""
         if self.adopted:
             return self.start
         if not self.heap:
@@ -264,7 +264,7 @@ class TimerQueue:
 
     @property
     def waiting_counts(self) -> Counter[str]:
-        """How many messages wait, by the topic that they go to."""
+        """Return the number of waiting messages by destination topic."""
         return Counter(one.topic for one in self.heap)
 
     def deadline_ms(self) -> int | None:

@@ -1,7 +1,7 @@
 """The topics of one broker: what it starts with, what a send may create, what an administrator changes.
 
-The shell compares `version` before and after a call: when it has moved, it stores the table and tells the
-name servers.
+The shell compares `version` before and after a call: if it has changed, it stores the table and registers
+with the name servers.
 
 Source: RocketMQ broker/.../TopicConfigManager.java, AdminBrokerProcessor.java.
 """
@@ -74,7 +74,7 @@ class BrokerTopics:
                 self._put(topic, now_ms)
 
     def advance(self, now_ms: int) -> None:
-        """Say that all topics may have changed for those who keep a copy."""
+        """Advance the version: all topics may have changed for brokers with a copy."""
         self.version = self.version.next(now_ms)
 
     def adopt(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> None:
@@ -137,7 +137,7 @@ class BrokerTopics:
         )
 
     def update(self, wanted: TopicConfig, now_ms: int, *, mixed_allowed: bool = False) -> Rejection | None:
-        """Create or change a topic as an administrator asks.
+        """Create or change a topic at an administrator's request.
 
         Args:
             wanted: The topic; its attributes are a change, names with `+` or `-`.
@@ -163,7 +163,7 @@ class BrokerTopics:
         return None
 
     def delete(self, name: str, now_ms: int) -> Rejection | None:
-        """Delete a topic as an administrator asks; an unknown one is no error."""
+        """Delete a topic at an administrator's request; an unknown one is no error."""
         if not name.strip():
             return Rejection(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
         if self.is_system(name):

@@ -1,7 +1,7 @@
-"""Transactions: a half message waits in a topic of its own until its producer says commit or rollback.
+"""Transactions: a half message waits in a topic of its own until its producer commits or rolls back.
 
-An op message notes which half messages are done, by their queue offsets. Half messages that stay without an
-end are checked: put back at the tail, and their producer is asked; after too many checks they are given up.
+An op message notes which half messages are done, by their queue offsets. Half messages without an outcome are
+checked: appended again, and their producer gets a check request; after too many checks they are discarded.
 
 Differs: an end counts as soon as it is known, also before its op message is written (upstream can check such
 a message and store it twice), and also when its half message was put back since. The last check is given a
@@ -38,7 +38,7 @@ class TransactionEnd(IntEnum):
 
 @lazy_dataclass()
 class HalfMessage:
-    """What the rules look at of a stored half message."""
+    """Fields of a stored half message that the rules check."""
 
     queue_offset: int
     physical_offset: int
@@ -48,11 +48,11 @@ class HalfMessage:
 
     @property
     def check_count(self) -> int:
-        """How often its producer was asked."""
+        """How often its producer was sent a check."""
         return whole_number(self.properties.get(names.TRANSACTION_CHECK_TIMES, ""), 0)
 
     def immunity_ms(self, timeout_ms: int) -> int:
-        """How long it is left alone: what it asks for itself, or the broker's timeout."""
+        """Time before its first check: its own property, or the broker's timeout."""
         seconds = whole_number(self.properties.get(names.CHECK_IMMUNITY_SECONDS, ""), -1)
         return timeout_ms if seconds == -1 else seconds * 1000
 
@@ -93,7 +93,7 @@ def check_end(
     """Whether a commit or rollback fits the half message it names; returns where a commit is delivered.
 
     Args:
-        half: What stands at the physical offset.
+        half: The message at the physical offset.
         group: Producer group of the request.
         queue_offset: Of the half message, units, by the request.
         physical_offset: Of the half message, bytes, by the request.
@@ -103,9 +103,9 @@ def check_end(
     """
     if half is None:
         return Rejection(ResponseCode.SYSTEM_ERROR, "find prepared transaction message failed")
-    asked = names.CHECK_IMMUNITY_SECONDS in half.properties
-    if asked and not from_check and now_ms - half.born_ms > half.immunity_ms(config.transaction_timeout_ms):
-        problem = "the half message is past its immunity: its producer is being asked, answer that"
+    immune = names.CHECK_IMMUNITY_SECONDS in half.properties
+    if immune and not from_check and now_ms - half.born_ms > half.immunity_ms(config.transaction_timeout_ms):
+        problem = "the half message is past its immunity: respond to the check of its producer"
         return Rejection(ResponseCode.ILLEGAL_OPERATION, problem)
     if half.properties.get(names.PRODUCER_GROUP) != group:
         return Rejection(ResponseCode.SYSTEM_ERROR, "the producer group wrong")
@@ -189,7 +189,7 @@ def parse_op(body: bytes) -> list[int]:
 
 @lazy_dataclass()
 class OpMessage:
-    """What a round looks at of an op message."""
+    """Fields of an op message that a round uses."""
 
     queue_offset: int
     born_ms: int
@@ -197,7 +197,7 @@ class OpMessage:
 
 
 class Step(Enum):
-    """What the shell does with the half message that a round looks at."""
+    """What the shell does with the half message of a round."""
 
     DONE = auto()
     """Its end is noted: go on."""
@@ -206,9 +206,9 @@ class Step(Enum):
     PUT_BACK = auto()
     """Append it again, untouched but for `put_back_properties`, and go on."""
     CHECK = auto()
-    """Append it again with `checked_properties`, ask its producer, and go on."""
+    """Append it again with `checked_properties`, send its producer a check, and continue."""
     MORE_OPS = auto()
-    """Give the next op messages to `take_ops`, none when there are none, and ask again."""
+    """Give the next op messages to `take_ops`, none if there are none, and call again."""
     STOP = auto()
     """The round is over."""
 
@@ -332,7 +332,7 @@ class CheckRound:
             self.go_on()
 
     def describe(self) -> str:
-        """Where the round stands."""
+        """Return the state of the round."""
         return f"half {self.half_offset} op {self.op_offset} next op {self.next_op_offset}"
 
     def _advance_ops(self) -> None:
