@@ -128,7 +128,7 @@ def leader_counts_before_flush(member: DLedgerMember) -> None:
 def read_without_proof(member: DLedgerMember) -> None:
     """A leader answers reads from what it knows, without asking whether it still leads."""
     reads = machine(member).read_index
-    reads.ask = lambda token, _: (
+    reads.add = lambda token, _: (
         reads._answer(token, ResponseCode.SUCCESS, reads.state.storage.committed_index)
         if reads.state.is_leader
         else reads._answer(token, ResponseCode.NOT_LEADER)

@@ -1,4 +1,4 @@
-"""Counting acknowledgements: what a majority holds is committed, and appends are answered in order.
+"""Counting acknowledgements: what a majority has is committed, and appends are answered in order.
 
 Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker).
 """
@@ -16,8 +16,8 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 class QuorumAckChecker:
     """Water marks of the members in the leader's term, and the appends that wait for them.
 
-    Invariant: the own water mark is what is durable here; that of another member is what it acknowledged
-    since it was last compared.
+    Invariant: the leader's own water mark is its last durable entry; that of another member is the last entry
+    that it has acknowledged since its log was last compared.
     """
 
     def __init__(self, state: MemberState) -> None:
@@ -37,7 +37,7 @@ class QuorumAckChecker:
         state = self.state
         for waiting in self.pending_append_responses_by_term.values():
             for one in waiting:
-                self._refuse(one, ResponseCode.TERM_CHANGED)
+                self._reject(one, ResponseCode.TERM_CHANGED)
         self.peer_water_marks_by_term.clear()
         self.pending_append_responses_by_term.clear()
         self.waiting_count = 0
@@ -86,7 +86,7 @@ class QuorumAckChecker:
         state = self.state
         index = quorum_index(marks, len(marks))
         if index < self.first_index and self.config.commit_current_term_only:
-            index = min(marks)  # no later leader can lack what every member holds
+            index = min(marks)  # every later leader has what all members have
         if index <= state.storage.committed_index:
             return
         state.commit(index)
@@ -102,22 +102,22 @@ class QuorumAckChecker:
         return self.config.max_pending_requests_num + 1 - self.waiting_count
 
     def wait(self, tokens: Tokens, positions: Sequence[int], now_ms: int) -> None:
-        """Answer requests when the last entries of the log, which these positions are of, are committed."""
+        """Answer requests once the last entries of the log, at these positions, are committed."""
         deadline_ms = now_ms + self.config.max_wait_ack_time_ms
         last_index = self.state.storage.end_index
         self.waiting.append(Appended(tokens, self.state.term, last_index, positions, deadline_ms))
         self.waiting_count += len(tokens)
 
     def run(self, now_ms: int) -> None:
-        """Answer appends that waited too long: nobody knows yet what becomes of them."""
+        """Answer appends that have waited too long. They may still be committed."""
         if self.state.is_leader:
             waiting = self.waiting
             while waiting and waiting[0].deadline_ms <= now_ms:
                 one = waiting.popleft()
                 self.waiting_count -= len(one.tokens)
-                self._refuse(one, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+                self._reject(one, ResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
-    def _refuse(self, one: Appended, code: ResponseCode) -> None:
+    def _reject(self, one: Appended, code: ResponseCode) -> None:
         state = self.state
         for token, index, position in one.each:
             response = AppendEntryResponse(

@@ -1,7 +1,8 @@
-"""Replication to one follower: find where its log equals ours, cut the rest, then send what it lacks.
+"""Replication to one follower: find where the two logs agree, truncate the follower's there, send the rest.
 
-COMPARE sends one entry at a time; what to do next follows from where the follower's log stands. TRUNCATE
-makes an entry the follower's last. APPEND sends on from there, many pushes at once. COMMIT has no entries.
+COMPARE sends one entry at a time; the first and last index of the follower's log decide what follows.
+TRUNCATE makes an entry the follower's last. APPEND continues from there, with several pushes in flight.
+COMMIT has no entries.
 Source: DLedger DLedgerEntryPusher.java (EntryDispatcher).
 """
 
@@ -27,12 +28,12 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 
 QUOTA_INTERVAL_MS = 1000
 COMPARED = (ResponseCode.SUCCESS, ResponseCode.INCONSISTENT_STATE)
-"""Answers to a comparison that say something about the follower's log."""
+"""Responses to a comparison that describe the follower's log."""
 
 
 @dataclass(slots=True)
 class PendingPush:
-    """A push without answer."""
+    """A push in flight."""
 
     sent_ms: int
     count: int
@@ -47,21 +48,21 @@ class EntryDispatcher:
         self.config = state.config
         self.batching = self.config.batch_push_enabled
         self.epoch = 0
-        """Grows with every comparison; an answer to a push of an older one says nothing."""
+        """Grows with every comparison; responses to pushes of an older epoch are ignored."""
         self.reset()
         state.role_changed.append(self.reset)
 
     def reset(self) -> None:
-        """A new leadership begins, or ended."""
+        """Begin or end a leadership."""
         self.epoch += 1
         self.type = PushType.COMPARE
         self.compare_index = self.truncate_index = self.write_index = NO_INDEX
         self._drop_all()
-        self.asking = False
-        """A COMPARE or TRUNCATE has no answer yet."""
+        self.comparing = False
+        """A COMPARE or TRUNCATE is in flight."""
         self.incarnation = 0
         """Of the follower when it answered the last comparison."""
-        self.refused_index = NO_INDEX
+        self.rejected_index = NO_INDEX
         """First entry of the last push that did not fit the follower's log."""
         self.paused_until_ms = 0
         self.last_push_ms: int | None = None
@@ -78,7 +79,7 @@ class EntryDispatcher:
     def _drop(self, first: int) -> None:
         self.pending_bytes -= self.pending.pop(first).size_bytes
 
-    def _has_room(self) -> bool:
+    def _may_push(self) -> bool:
         config = self.config
         return (
             len(self.pending) < config.max_pending_pushes
@@ -92,19 +93,19 @@ class EntryDispatcher:
         try:
             if self.type is PushType.APPEND:
                 self._append(now_ms)
-            elif not self.asking and self.state.storage.end_index > NO_INDEX:
-                self._ask(now_ms)
-        except OffsetOutOfRangeError:  # the head of the log was cleaned: what is left must do
+            elif not self.comparing and self.state.storage.end_index > NO_INDEX:
+                self._compare(now_ms)
+        except OffsetOutOfRangeError:  # the head of the log was deleted: continue with the rest
             self.change_state(PushType.COMPARE)
         except CorruptRecordError as error:
             self.state.found_damage(error)
             self.state.change_to_candidate(self.state.term)
 
     def change_state(self, to: PushType, index: int = NO_INDEX) -> None:
-        """Go on with another type of push; `index` is where to cut, or the last one that is the same."""
+        """Continue with another type of push; `index` is the last entry to keep, or the last equal one."""
         self.type = to
         self.epoch += 1
-        self.asking = False
+        self.comparing = False
         if to is PushType.APPEND:
             self.checker.raise_water_mark(self.peer, index)
             self.write_index = index + 1
@@ -133,7 +134,7 @@ class EntryDispatcher:
             incarnation=self.incarnation,
         )
 
-    def _ask(self, now_ms: int) -> None:
+    def _compare(self, now_ms: int) -> None:
         storage = self.state.storage
         if self.type is PushType.COMPARE:
             if not storage.begin_index <= self.compare_index <= storage.end_index:
@@ -142,7 +143,7 @@ class EntryDispatcher:
         else:
             index = self.truncate_index
         request = self._request(self.type, (storage.entry(index),))
-        self.asking = True
+        self.comparing = True
         answer = partial(self._answered, self.epoch, self.type, index)
         self.calls.send(self.peer, request, answer, now_ms)
 
@@ -151,7 +152,7 @@ class EntryDispatcher:
     ) -> None:
         if epoch != self.epoch or not self.state.is_leader:
             return
-        self.asking = False
+        self.comparing = False
         code = response.code if isinstance(response, PushEntryResponse) else None
         if kind is PushType.TRUNCATE and code == ResponseCode.SUCCESS:
             self.change_state(PushType.APPEND, index)
@@ -160,7 +161,7 @@ class EntryDispatcher:
             self.incarnation = response.incarnation or 0
             self._compared(response)
         else:
-            if kind is PushType.TRUNCATE:  # the follower may have lost since what was compared
+            if kind is PushType.TRUNCATE:  # the follower may have lost entries since the comparison
                 self.change_state(PushType.COMPARE)
             self.paused_until_ms = now_ms + self.config.dispatcher_pause_ms
 
@@ -175,7 +176,7 @@ class EntryDispatcher:
             truncate_index = index
         elif (
             response.end_index < begin or response.begin_index > end or index < response.begin_index
-        ):  # the two logs have no index in common, or none is left to compare
+        ):  # the two logs have no index in common, or no index is left to compare
             truncate_index = begin
         elif index > response.end_index:
             self.compare_index = response.end_index
@@ -189,7 +190,7 @@ class EntryDispatcher:
     def _append(self, now_ms: int) -> None:
         end_index = self.state.storage.end_index
         self._retry(now_ms)
-        while self.write_index <= end_index and self._has_room():
+        while self.write_index <= end_index and self._may_push():
             first, sent = self.write_index, self._push(self.write_index, now_ms)
             if not sent:
                 return
@@ -231,7 +232,7 @@ class EntryDispatcher:
         self.calls.send(self.peer, self._request(PushType.COMMIT, ()), lambda *_: None, now_ms)
 
     def _retry(self, now_ms: int) -> None:
-        """Send again what had its time, each push by its own clock."""
+        """Send pushes again that had no response in time."""
         while self.pending:
             first, push = next(iter(self.pending.items()))
             if now_ms - push.sent_ms < self.config.max_push_time_out_ms:
@@ -252,23 +253,23 @@ class EntryDispatcher:
         if not self._is_current(epoch) or not isinstance(response, PushEntryResponse):
             return
         if response.code == ResponseCode.INCONSISTENT_STATE:
-            if first == self.refused_index:  # comparing again found nothing: it will not fit soon
+            if first == self.rejected_index:  # another comparison did not help: do not retry at once
                 self.paused_until_ms = now_ms + self.config.dispatcher_pause_ms
-            self.refused_index = first
+            self.rejected_index = first
             self.change_state(PushType.COMPARE)
         elif response.code == ResponseCode.DISK_FULL:
             self.state.full_until_ms[self.peer] = now_ms + FULL_PAUSE_MS
         elif response.code == ResponseCode.SUCCESS and response.index == first:
-            # Followers before 0.2.6 do not tell how many they took: one is sure.
+            # Followers before 0.2.6 do not send how many entries they took: it was at least one.
             taken = min(max(response.count, 1), count)
             push = self.pending.get(first)
             if push is not None and push.count <= taken:
                 self._drop(first)
-            self.refused_index = NO_INDEX
+            self.rejected_index = NO_INDEX
             self.checker.raise_water_mark(self.peer, first + taken - 1)
 
     def _is_current(self, epoch: int) -> bool:
-        """Is an answer one to a push of this leadership, after the last comparison?"""
+        """Return whether a push belongs to this leadership and was sent after the last comparison."""
         return epoch == self.epoch and self.state.is_leader
 
     def deadline_ms(self) -> int | None:
@@ -276,7 +277,7 @@ class EntryDispatcher:
         if not self.state.is_leader:
             return None
         if self.type is not PushType.APPEND:
-            return None if self.asking else self.paused_until_ms
+            return None if self.comparing else self.paused_until_ms
         due_ms = (self.last_push_ms or 0) + self.config.commit_push_interval_ms
         if self.pending:
             oldest_ms = next(iter(self.pending.values())).sent_ms + self.config.max_push_time_out_ms

@@ -1,7 +1,7 @@
-"""A follower's side of replication: pushes in their order, comparisons, cuts.
+"""A follower's side of replication: pushes in their order, comparisons, truncations.
 
-Pushes of entries wait in `write_requests` until they fit the end of the log. A comparison or a cut empties
-it: what was sent before says nothing any more.
+Pushes of entries wait in `write_requests` until they fit the end of the log. A comparison or a truncation
+empties it, because it makes all earlier pushes obsolete.
 Source: DLedger DLedgerEntryPusher.java (EntryHandler).
 """
 
@@ -17,7 +17,7 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 
 @dataclass(frozen=True, slots=True)
 class WaitingPush:
-    """A request that cannot be served yet."""
+    """A push that cannot be served yet."""
 
     token: Hashable
     request: PushEntryRequest
@@ -25,27 +25,27 @@ class WaitingPush:
 
 
 class EntryHandler:
-    """What a member does with what a leader pushes."""
+    """Handles what a leader pushes to a member."""
 
     def __init__(self, state: MemberState) -> None:
         self.state, self.config = state, state.config
         self.write_requests: dict[int, WaitingPush] = {}
         self.held: WaitingPush | None = None
-        """A comparison or cut by a leader whose heartbeat has not come yet."""
+        """A comparison or truncation by a leader whose heartbeat has not arrived yet."""
         self.compared = False
-        """This leader has compared since the last change of roles, so it counts nothing from before."""
+        """The leader has compared since the last change of role, so it has dropped older acknowledgements."""
         state.role_changed.append(self._role_changed)
 
     def _role_changed(self) -> None:
         self.compared = False
         waiting, self.write_requests = self.write_requests, {}
         for one in waiting.values():
-            self._refuse(one.token, one.request, ResponseCode.NOT_FOLLOWER)
+            self._reject(one.token, one.request, ResponseCode.NOT_FOLLOWER)
 
     def handle(self, token: Hashable, request: PushEntryRequest, now_ms: int) -> None:
-        """Take a push."""
+        """Handle a push."""
         if request.type is not PushType.COMMIT and not request.entries:
-            self._refuse(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
+            self._reject(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
         elif request.type is PushType.APPEND:
             self._keep(WaitingPush(token, request, now_ms))
             self._write()
@@ -55,19 +55,19 @@ class EntryHandler:
             self.write_requests.clear()
             if self._is_early(request):
                 if self.held is not None:
-                    self._refuse(self.held.token, self.held.request, ResponseCode.NOT_FOLLOWER)
+                    self._reject(self.held.token, self.held.request, ResponseCode.NOT_FOLLOWER)
                 self.held = WaitingPush(token, request, now_ms)
             else:
                 self._serve(token, request)
 
     def _is_early(self, request: PushEntryRequest) -> bool:
-        """Does a new leader ask before its heartbeat came?"""
+        """Return whether a new leader sends this before its first heartbeat arrives."""
         state = self.state
         known = state.role is Role.FOLLOWER and request.term == state.term
         return not known and request.term >= state.term and not state.is_leader
 
     def run(self, now_ms: int) -> None:
-        """Serve what was held back, and answer what does not fit for too long."""
+        """Serve the held request, and reject a push that has not fitted the log for too long."""
         held = self.held
         if held is not None:
             late = now_ms - held.since_ms >= self.config.max_push_time_out_ms
@@ -75,27 +75,27 @@ class EntryHandler:
                 self.held = None
                 self._serve(held.token, held.request)
         if self.write_requests:
-            self._answer_gap(now_ms)
+            self._reject_gap(now_ms)
 
-    def _answer_gap(self, now_ms: int) -> None:
-        """The leader is ahead: tell it, so that it compares again."""
+    def _reject_gap(self, now_ms: int) -> None:
+        """Reject a push that would leave a gap, so that the leader compares again."""
         limit_ms = now_ms - self.config.max_push_time_out_ms
         late = [first for first, one in self.write_requests.items() if one.since_ms <= limit_ms]
         if late:
             one = self.write_requests.pop(min(late))
-            self._refuse(one.token, one.request, ResponseCode.INCONSISTENT_STATE)
+            self._reject(one.token, one.request, ResponseCode.INCONSISTENT_STATE)
 
     def _keep(self, push: WaitingPush) -> None:
         first = push.request.entries[0].index
         if first in self.write_requests:
-            self._refuse(push.token, push.request, ResponseCode.REPEATED_PUSH)
+            self._reject(push.token, push.request, ResponseCode.REPEATED_PUSH)
         elif len(self.write_requests) >= self.config.max_pending_pushes:
-            self._refuse(push.token, push.request, ResponseCode.PUSH_REQUEST_IS_FULL)
+            self._reject(push.token, push.request, ResponseCode.PUSH_REQUEST_IS_FULL)
         else:
             self.write_requests[first] = push
 
     def _write(self) -> None:
-        """Take all pushes that fit the end of the log, or lie before it."""
+        """Take all pushes that begin at the end of the log or before it."""
         storage = self.state.storage
         while self.write_requests:
             push = self.write_requests.pop(storage.end_index + 1, None)
@@ -112,7 +112,7 @@ class EntryHandler:
                     self.state.found_damage(error)
                     code = ResponseCode.DISK_ERROR
             if code is not None:
-                self._refuse(push.token, push.request, code)
+                self._reject(push.token, push.request, code)
 
     def _take(self, push: WaitingPush) -> ResponseCode | None:
         request, state = push.request, self.state
@@ -131,8 +131,9 @@ class EntryHandler:
                 return ResponseCode.DISK_FULL
             if taken:
                 state.outbox.wrote_log(storage.end_index)
-        if taken < len(new):  # files of another size: the places of the two logs differ
-            state.outbox.alarm(f"entry {new[taken].index} of {request.leader_id} does not fit at its place")
+        if taken < len(new):  # with files of another size the positions of the two logs differ
+            entry = new[taken]
+            state.outbox.alarm(f"entry {entry.index} of {request.leader_id} does not fit offset {entry.pos}")
             return ResponseCode.INCONSISTENT_STATE
         self._verified(first + len(entries) - 1)
         self._commit(request)
@@ -141,7 +142,7 @@ class EntryHandler:
         return None
 
     def _stored(self, entry: Entry) -> bool:
-        """Is this entry stored as it is?"""
+        """Return whether the log has exactly this entry."""
         storage = self.state.storage
         try:
             return storage.begin_index <= entry.index and storage.entry(entry.index).same_as(entry)
@@ -152,18 +153,18 @@ class EntryHandler:
             return False
 
     def _compared_by(self, request: PushEntryRequest) -> bool:
-        """Was a push made after this leader compared the log that stands here now?
+        """Return whether the leader sent a push after it compared the present log.
 
-        It then counts nothing that was acknowledged before the last start. Java's leaders do not say; their
-        pushes come in the order in which they were sent.
+        Such a leader counts nothing that was acknowledged before the last start. Java's leaders send no
+        incarnation; their pushes arrive in the order in which they were sent.
         """
         return self.compared and request.incarnation in (None, self.state.incarnation)
 
     def _check(self, request: PushEntryRequest) -> ResponseCode | None:
-        """Why a push must not be served, if so."""
+        """Return why a push must not be served; None if it may be."""
         state = self.state
         if state.damaged:
-            # A cut would remove the damaged entry, and with it what tells recovery that some are missing.
+            # A truncation could remove the damaged entry; recovery would not notice that some are missing.
             return ResponseCode.DISK_ERROR
         if state.role is not Role.FOLLOWER:
             return ResponseCode.NOT_FOLLOWER
@@ -174,13 +175,13 @@ class EntryHandler:
         if request.leader_id != state.leader_id:
             return ResponseCode.INCONSISTENT_LEADER
         if request.type is PushType.APPEND and state.lost_tail and not self._compared_by(request):
-            return ResponseCode.INCONSISTENT_STATE  # the leader must forget what was acknowledged before
+            return ResponseCode.INCONSISTENT_STATE  # the leader must drop what was acknowledged before
         return None
 
     def _serve(self, token: Hashable, request: PushEntryRequest) -> None:
         code = self._check(request)
         if code is not None:
-            self._refuse(token, request, code)
+            self._reject(token, request, code)
             return
         try:
             if request.type is PushType.COMPARE:
@@ -193,13 +194,13 @@ class EntryHandler:
                 self.state.outbox.reply(token, response)
         except CorruptRecordError as error:
             self.state.found_damage(error)
-            self._refuse(token, request, ResponseCode.DISK_ERROR)
+            self._reject(token, request, ResponseCode.DISK_ERROR)
 
     def _compare(self, token: Hashable, request: PushEntryRequest) -> None:
         entry = request.entries[0]
         same = self._stored(entry)
         if self.state.damaged:
-            self._refuse(token, request, ResponseCode.DISK_ERROR)
+            self._reject(token, request, ResponseCode.DISK_ERROR)
             return
         self.compared = True
         if same:
@@ -213,47 +214,47 @@ class EntryHandler:
         state, storage, entry = self.state, self.state.storage, request.entries[0]
         same = self._stored(entry)
         if state.damaged:
-            self._refuse(token, request, ResponseCode.DISK_ERROR)
+            self._reject(token, request, ResponseCode.DISK_ERROR)
             return
         if not same and not self._compared_by(request) and self.config.check_pushes:
-            # Decided by what this member had before its last start.
-            self._refuse(token, request, ResponseCode.INCONSISTENT_STATE)
+            # The leader decided by the log that this member had before its last start.
+            self._reject(token, request, ResponseCode.INCONSISTENT_STATE)
             return
         if same and self.config.check_pushes and state.verified_index > entry.index:
-            # An old request: what came since from this leader stays, for it may be acknowledged.
+            # An old request: keep what has come from this leader since, because it may be acknowledged.
             entry = storage.entry(state.verified_index)
         if same and entry.index == storage.end_index:
             pass
-        elif self._cuts_committed(entry, same=same):
+        elif self._truncates_committed(entry, same=same):
             state.outbox.alarm(
-                f"{request.leader_id} wants to cut at entry {entry.index}; "
+                f"{request.leader_id} requests a truncation at entry {entry.index}; "
                 f"{storage.committed_index} is committed"
             )
-            self._refuse(token, request, ResponseCode.INCONSISTENT_STATE)
+            self._reject(token, request, ResponseCode.INCONSISTENT_STATE)
             return
         else:
             try:
                 storage.truncate(entry)
             except StoreFullError:
-                self._refuse(token, request, ResponseCode.DISK_FULL)
+                self._reject(token, request, ResponseCode.DISK_FULL)
                 return
-            state.outbox.cut_log(entry.index)
+            state.outbox.truncated_log(entry.index)
         self._verified(entry.index)
         self._commit(request)
         response = self._response(request, ResponseCode.SUCCESS, entry.index, 1)
         state.outbox.acknowledge(token, response)
 
-    def _cuts_committed(self, entry: Entry, *, same: bool) -> bool:
+    def _truncates_committed(self, entry: Entry, *, same: bool) -> bool:
         state = self.state
         kept = max(state.storage.committed_index, state.verified_index)
         return self.config.check_pushes and entry.index + same <= kept
 
     def _verified(self, index: int) -> None:
-        """The log is the leader's up to `index`."""
+        """Note that the log equals the leader's up to `index`."""
         self.state.verified_index = max(self.state.verified_index, index)
 
     def _commit(self, request: PushEntryRequest) -> None:
-        """Take over the committed index, as far as the log is known to be the leader's."""
+        """Take over the committed index, as far as the log is known to equal the leader's."""
         state = self.state
         known = state.verified_index if self.config.check_pushes else state.storage.end_index
         if request.term >= state.term:
@@ -262,10 +263,10 @@ class EntryHandler:
             self._regain(request.commit_index)
 
     def _regain(self, committed_index: int) -> None:
-        """Vote again once all is here that this member may have acknowledged.
+        """Vote again once the log has everything that this member may have acknowledged.
 
-        That is all up to an entry of the leader's own term that it tells to be committed, after it compared
-        and so forgot what it was told before.
+        That is everything up to a committed entry of the leader's own term. The leader must have sent this
+        committed index after its comparison, when it dropped all earlier acknowledgements.
         """
         state = self.state
         if NO_INDEX < committed_index <= state.verified_index:
@@ -289,7 +290,7 @@ class EntryHandler:
             incarnation=self.state.incarnation,
         )
 
-    def _refuse(self, token: Hashable, request: PushEntryRequest, code: ResponseCode) -> None:
+    def _reject(self, token: Hashable, request: PushEntryRequest, code: ResponseCode) -> None:
         entries = request.entries
         index = entries[0].index if entries else None
         self.state.outbox.reply(token, self._response(request, code, index, len(entries)))

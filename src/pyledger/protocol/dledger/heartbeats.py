@@ -17,7 +17,7 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 
 @dataclass(eq=False, slots=True)
 class HeartBeatRound:
-    """The answers to one heartbeat; None stands for no answer."""
+    """The responses to one heartbeat; the code None means no response."""
 
     number: int
     term: int
@@ -31,7 +31,7 @@ class HeartBeatRound:
 
 
 class Heartbeats:
-    """Sending them as leader, answering them as anything else."""
+    """Sends heartbeats as leader, answers them in the other roles."""
 
     def __init__(self, state: MemberState, calls: Calls, elector: Elector) -> None:
         self.state, self.calls, self.elector = state, calls, elector
@@ -39,7 +39,7 @@ class Heartbeats:
         self.round: HeartBeatRound | None = None
         self.rounds = 0
         self.confirmed: list[Callable[[int, int], None]] = []
-        """Told number and time when a majority answered a round."""
+        """Called with the number of a round and the time once a majority has answered it."""
         self.next_send_ms: int | None = None
         self.quorum_ms: int | None = None
         self.live: dict[str, bool] = {}
@@ -90,12 +90,12 @@ class Heartbeats:
         code = response.code if response is not None else None
         self.live[peer] = response is not None
         if response is not None and code == ResponseCode.EXPIRED_TERM and response.term > state.term:
-            # To stay in the old term, and be elected there again, would keep that member out for ever.
+            # A leader that stayed in the old term, and was elected there again, would never get that member.
             self.elector.raise_term(response.term)
             return
         this.codes[peer] = code
         if not this.confirmed and state.is_quorum(this.count(ResponseCode.SUCCESS)):
-            self._confirm(this, now_ms)  # also where the next round has begun: the way may be long
+            self._confirm(this, now_ms)  # even if the next round has begun: responses may be slow
         if this is not self.round:
             return
         willing = this.count(ResponseCode.SUCCESS, ResponseCode.TERM_NOT_READY)
@@ -122,7 +122,7 @@ class Heartbeats:
             listener(this.number, now_ms)
 
     def handle(self, token: Hashable, request: HeartBeatRequest, now_ms: int) -> None:
-        """Answer who says that it leads."""
+        """Answer a member that claims to lead."""
         code, term = self._judge(request, now_ms)
         self.state.outbox.reply(token, HeartBeatResponse(code=code, term=term))
 

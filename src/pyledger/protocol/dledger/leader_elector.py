@@ -1,4 +1,4 @@
-"""Campaigning: when a follower gives its leader up, and when a candidate asks for votes.
+"""Campaigning: when a follower gives up its leader, and when a candidate requests votes.
 
 Source: DLedger DLedgerLeaderElector.java (maintainAsFollower, maintainAsCandidate, handleVote).
 """
@@ -27,7 +27,7 @@ class Elector:
         self.round: VoteRound | None = None
         self.heard_ms = now_ms
         self.election_timeout_ms = self._draw_election_timeout_ms()
-        # A node that was a member before waits for the heartbeat of a leader that may be there.
+        # A node that was a member before waits for the heartbeat of a leader that may exist.
         known = state.storage.end_index > NO_INDEX or state.term > 0
         wait_ms = self.config.heart_beat_time_interval_ms + self._draw_pause_ms() if known else 0
         self.next_vote_ms = now_ms + wait_ms
@@ -53,7 +53,7 @@ class Elector:
         self.election_timeout_ms = self._draw_election_timeout_ms()
 
     def raise_term(self, term: int) -> None:
-        """Somebody is at a higher term: become candidate, and take that term before anything else."""
+        """Another member has a higher term: become a candidate, and take that term before anything else."""
         self.state.change_to_candidate(term)
         self.need_increase_term = True
 
@@ -76,7 +76,7 @@ class Elector:
             if self.last_result is ParseResult.WAIT_TO_VOTE_NEXT:
                 state.next_term()
                 self.last_result = ParseResult.WAIT_TO_REVOTE
-            self._ask(now_ms)
+            self._campaign(now_ms)
 
     def _raise_term_now(self, now_ms: int) -> None:
         self.round = None
@@ -85,7 +85,7 @@ class Elector:
         self.last_result = ParseResult.WAIT_TO_REVOTE
         self.next_vote_ms = now_ms + self._draw_pause_ms()
 
-    def _ask(self, now_ms: int) -> None:
+    def _campaign(self, now_ms: int) -> None:
         state = self.state
         pause_ms = state.random.randrange(self.config.max_vote_interval_ms)
         this = self.round = VoteRound(state.term, now_ms + self.config.vote_wait_ms + pause_ms)
@@ -114,7 +114,7 @@ class Elector:
         self._conclude_if_over(this, now_ms)
 
     def _conclude_if_over(self, this: VoteRound, now_ms: int) -> None:
-        """The own vote counts once it is durable; a group of one waits for nothing else."""
+        """Conclude a round that is over. The own vote counts once it is durable."""
         if this.is_over(self.state) and self.state.outbox.term_is_durable:
             self._conclude(this, now_ms)
 
@@ -135,7 +135,8 @@ class Elector:
         elif this.has_leader:
             self.next_vote_ms += config.max_heart_beat_leak * config.heart_beat_time_interval_ms
         elif result is ParseResult.WAIT_TO_REVOTE and state.is_quorum(this.valid):
-            self.next_vote_ms += config.max_vote_interval_ms  # others have more of the log: they first
+            # Members with more of the log campaign first.
+            self.next_vote_ms += config.max_vote_interval_ms
 
     def handle_vote(self, token: Hashable, request: VoteRequest) -> None:
         """Answer a member that campaigns."""

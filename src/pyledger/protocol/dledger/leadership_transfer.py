@@ -1,4 +1,4 @@
-"""Handing the leadership over: on request, or to a preferred member.
+"""Transfer of the leadership: on request, to a preferred member, or because the leader's disk is full.
 
 Source: DLedger DLedgerServer.java (handleLeadershipTransfer, checkPreferredLeader), DLedgerLeaderElector.java
 (handleTakeLeadership).
@@ -45,12 +45,12 @@ class Transfer:
         self.taking: Taking | None = None
         self.transferee_until_ms: int | None = None
         self.next_check_ms: int | None = None
-        self.makes_way_ms: int | None = None
-        """When a leader without room may look for another one again."""
+        self.next_full_transfer_ms: int | None = None
+        """When a leader with a full disk may choose another one again."""
         state.role_changed.append(self._role_changed)
 
     def handle(self, token: Hashable, request: LeadershipTransferRequest, now_ms: int) -> None:
-        """Take a request, as the leader of now or of the next term."""
+        """Handle a request, as the present leader or as the transferee."""
         me = self.state.self_id
         if request.transfer_id == me:
             code = self._give(request.transferee_id, request.term, now_ms, token)
@@ -71,8 +71,8 @@ class Transfer:
             return ResponseCode.INCONSISTENT_TERM
         if not state.is_leader:
             return ResponseCode.NOT_LEADER
-        behind = state.storage.end_index - self.checker.water_mark(transferee)
-        if behind > self.config.max_leadership_transfer_wait_index:
+        lag = state.storage.end_index - self.checker.water_mark(transferee)
+        if lag > self.config.max_leadership_transfer_wait_index:
             return ResponseCode.FALL_BEHIND_TOO_MUCH
         if state.transferee is not None:
             return ResponseCode.LEADER_TRANSFERRING
@@ -116,10 +116,10 @@ class Transfer:
             return ResponseCode.DISK_FULL
         wait_ms = self.config.leadership_transfer_wait_timeout_ms
         self.taking = Taking(token, request, now_ms + wait_ms)
-        self._stand(now_ms)
+        self._campaign_when_complete(now_ms)
         return None
 
-    def _stand(self, now_ms: int) -> None:
+    def _campaign_when_complete(self, now_ms: int) -> None:
         """Campaign as soon as the log is complete."""
         state, taking = self.state, self.taking
         if taking is None or taking.term != NO_TERM:
@@ -153,29 +153,31 @@ class Transfer:
     def run(self, now_ms: int) -> None:
         """Do what is due."""
         state = self.state
-        self._stand(now_ms)
+        self._campaign_when_complete(now_ms)
         if self.taking is not None and now_ms >= self.taking.deadline_ms:
             self._finish(ResponseCode.TAKE_LEADERSHIP_FAILED, state.term)
         if self.transferee_until_ms is not None and now_ms >= self.transferee_until_ms:
-            self.transferee_until_ms = state.transferee = None  # appends must not be refused for ever
+            self.transferee_until_ms = state.transferee = None  # or all later appends would be rejected
         if state.is_leader and self.config.preferred_leader_ids:
             self._check_preferred(now_ms)
         if state.is_leader and state.storage.disk_full:
-            self._make_way(now_ms)
+            self._transfer_from_full_disk(now_ms)
 
-    def _make_way(self, now_ms: int) -> None:
-        """This leader has no room for entries: let another one lead, if one is there."""
+    def _transfer_from_full_disk(self, now_ms: int) -> None:
+        """Hand the leadership of a member with a full disk to another one, if there is one."""
         state = self.state
-        if state.transferee is not None or (self.makes_way_ms is not None and now_ms < self.makes_way_ms):
+        if state.transferee is not None or (
+            self.next_full_transfer_ms is not None and now_ms < self.next_full_transfer_ms
+        ):
             return
         best = self._best(state.others, now_ms)
         if best is not None:
-            self.makes_way_ms = now_ms + FULL_PAUSE_MS
-            state.outbox.alarm(f"no room for entries: {best} is asked to lead")
+            self.next_full_transfer_ms = now_ms + FULL_PAUSE_MS
+            state.outbox.alarm(f"disk full: the leadership is transferred to {best}")
             self._give(best, state.term, now_ms, None)
 
     def _best(self, peers: Sequence[str], now_ms: int) -> str | None:
-        """Of these the live one with room that has the most of the log."""
+        """Return the live member with free space that has the most of the log."""
         full = self.state.full_until_ms
         live = [one for one in peers if self.heartbeats.live.get(one) and full.get(one, now_ms) <= now_ms]
         return max(live, key=self.checker.water_mark, default=None)

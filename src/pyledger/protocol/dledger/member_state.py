@@ -13,11 +13,11 @@ from pyledger.protocol.dledger.ports import LogStorage, RandomSource
 from pyledger.protocol.dledger.ready import Role, RoleChange
 
 FULL_PAUSE_MS = 10_000
-"""A peer that lacked room is not asked to lead for so long; a leader without room asks no sooner again."""
+"""A peer whose disk was full is no transferee this long; a leader with a full disk waits it between tries."""
 
 
 class MemberState:
-    """What all parts of a member share.
+    """State that all parts of a member share.
 
     Invariant: `leader_id` is None for a candidate, and the own id for a leader.
     """
@@ -46,35 +46,35 @@ class MemberState:
         self.transferee: str | None = None
         self.term_to_take_leadership = NO_TERM
         self.lost_tail = storage.lost_tail and config.refuse_votes_with_lost_tail
-        """The log may lack entries that this member acknowledged."""
+        """Entries that this member acknowledged may be missing in the log."""
         self.damaged = False
-        """An entry could not be read: a matter for recovery, with the next start."""
+        """An entry could not be read; recovery deals with it at the next start."""
         self.verified_index = NO_INDEX
-        """Follower: up to here the log is the leader's, as found in this term."""
+        """Follower: up to this index the log equals the leader's, as found in this term."""
         self.full_until_ms: dict[str, int] = {}
-        """Peers that lacked room for entries, and until when they are not asked to lead."""
+        """Peers whose disk was full, and until when they get no leadership."""
         self.role_changed: list[Callable[[], None]] = []
 
     def is_quorum(self, count: int) -> bool:
-        """Is it a majority of the group?"""
+        """Return whether this many members are a majority of the group."""
         return count >= len(self.peers) // 2 + 1
 
     @property
     def is_leader(self) -> bool:
-        """Does this member lead?"""
+        """Whether this member leads."""
         return self.role is Role.LEADER
 
     @property
     def may_vote(self) -> bool:
-        """Is the log known to hold all that this member acknowledged?"""
+        """Whether the log is known to have everything that this member acknowledged."""
         return not self.lost_tail and not self.damaged
 
     @property
     def cannot_vote(self) -> str | None:
-        """Why this member neither votes nor campaigns, for an operator; None: it does."""
+        """Why this member neither votes nor campaigns, for an operator; None if it does."""
         storage = self.storage
         if self.damaged:
-            return "an entry is damaged; it starts anew to drop it"
+            return "an entry is damaged; a restart drops it"
         if not self.lost_tail:
             return None
         what, last = "it may have lost entries that it acknowledged", storage.promised_index
@@ -85,12 +85,12 @@ class MemberState:
 
     @property
     def ledger_end_term(self) -> int:
-        """Term of the last entry: of the entry, never that in which it came."""
+        """Term of the last entry itself, not the term in which it arrived."""
         return self.storage.end_term
 
     @property
     def is_taking_leadership(self) -> bool:
-        """Was this member chosen to lead, and prefers to?"""
+        """Return whether this member was chosen to lead and is a preferred leader."""
         preferred = self.config.preferred_leader_ids.split(";")
         return self.self_id in preferred and self.term_to_take_leadership == self.term
 
@@ -103,12 +103,12 @@ class MemberState:
         self.outbox.save_term(TermState(self.term, None))
 
     def vote_for(self, candidate: str) -> None:
-        """Vote in the own term; kept before anybody hears of it."""
+        """Vote in the own term; the vote is durable before it is sent."""
         self.vote = candidate
         self.outbox.save_term(TermState(self.term, candidate))
 
     def change_to_candidate(self, term: int) -> None:
-        """Follow nobody; a higher term is taken later, by `next_term`."""
+        """Follow no leader; a higher term is taken later, by `next_term`."""
         if term < self.term:
             return
         self.known_max_term = max(self.known_max_term, term)
@@ -116,19 +116,19 @@ class MemberState:
         self._become(Role.CANDIDATE)
 
     def change_to_leader(self, term: int) -> None:
-        """Lead, if the term is still the same."""
+        """Lead, if the term has not changed."""
         if term == self.term and self.role is Role.CANDIDATE:
             self.leader_id = self.self_id
             self._become(Role.LEADER)
 
     def change_to_follower(self, term: int, leader_id: str) -> None:
-        """Follow, if the term is still the same."""
+        """Follow, if the term has not changed."""
         if term == self.term:
             self.leader_id, self.transferee = leader_id, None
             self._become(Role.FOLLOWER)
 
     def found_damage(self, error: CorruptRecordError) -> None:
-        """An entry cannot be read: no votes until recovery has dealt with it."""
+        """Note that an entry cannot be read: this member does not vote until recovery has dealt with it."""
         if not self.damaged:
             self.damaged = True
             self.outbox.alarm(str(error))

@@ -1,7 +1,7 @@
-"""What the nodes and clients of a group tell each other, with DLedger's names.
+"""Requests and responses between the nodes and clients of a group, with DLedger's names.
 
 Every request and response has the base members `group`, `remote_id` (addressee), `local_id` (sender), `code`,
-`leader_id` and `term`; None is a member that is absent. Pushes are those of generation A.
+`leader_id` and `term`; None means that the JSON member is absent. Pushes are those of generation A.
 Source: DLedger protocol/*.java, entry/DLedgerEntry.java.
 """
 
@@ -14,7 +14,7 @@ from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.dledger.response_codes import ResponseCode
 
 NO_INDEX = -1
-"""Index of an empty log's end, and of what is not known. The first entry has index 0."""
+"""Index of an empty log's end, and an unknown index. The first entry has index 0."""
 NO_TERM = -1
 """Term of an empty log's end. Term 0 is a real term."""
 ENTRY_HEADER_BYTES = 48
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class EntryBatch(Sequence[Entry]):
-    """Entries that follow one another, as they are stored: no entry is decoded before it is looked at.
+    """Adjacent entries as they are stored; they are decoded when the first one is read.
 
     Attributes:
         data: Their bytes in one piece, without fillers.
@@ -69,10 +69,10 @@ class EntryBatch(Sequence[Entry]):
         if at == 0 and not self._entries:
             return self._decoded(0)
         if not self._entries:
-            found, place = [], 0
+            found, position = [], 0
             for _ in range(self._count):
-                found.append(self._decoded(place))
-                place += found[-1].size
+                found.append(self._decoded(position))
+                position += found[-1].size
             self._entries = tuple(found)
         return self._entries[at]
 
@@ -84,15 +84,15 @@ class EntryBatch(Sequence[Entry]):
     def __repr__(self) -> str:
         return f"EntryBatch({len(self.data)} bytes, first_index={self.first_index}, count={self._count})"
 
-    def _decoded(self, place: int) -> Entry:
-        head = ENTRY_HEADER.unpack_from(self.data, place)
+    def _decoded(self, position: int) -> Entry:
+        head = ENTRY_HEADER.unpack_from(self.data, position)
         magic, size, index, term, pos, channel, chain_crc, body_crc, _ = head
-        body = bytes(self.data[place + ENTRY_HEADER_BYTES : place + size])
+        body = bytes(self.data[position + ENTRY_HEADER_BYTES : position + size])
         return Entry(index, term, pos, size, body, magic, channel, chain_crc, body_crc)
 
 
 class BodyBatch(Sequence[bytes]):
-    """Bodies as a client sent them, each with its length (i32) before it; copied when they are looked at.
+    """Bodies as a client sent them, each after its length (i32); they are copied when the first one is read.
 
     Attributes:
         data: Their bytes in one piece.
@@ -115,11 +115,11 @@ class BodyBatch(Sequence[bytes]):
 
     def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
         if not self._bodies:
-            found, place = [], 0
+            found, position = [], 0
             for _ in range(self._count):
-                end = place + 4 + int.from_bytes(self.data[place : place + 4])
-                found.append(bytes(self.data[place + 4 : end]))
-                place = end
+                end = position + 4 + int.from_bytes(self.data[position : position + 4])
+                found.append(bytes(self.data[position + 4 : end]))
+                position = end
             self._bodies = tuple(found)
         return self._bodies[at]
 
@@ -138,14 +138,14 @@ def size_of(entries: Sequence[Entry]) -> int:
 
 
 class TermState(NamedTuple):
-    """The file `currterm`: what a node must not forget."""
+    """The file `currterm`: term and vote, which must survive a restart."""
 
     curr_term: int = 0
     vote_leader: str | None = None
 
 
 class PushType(Enum):
-    """What a push asks for; the names are those of the wire."""
+    """The kinds of push; the names are those of the wire."""
 
     APPEND = "APPEND"
     COMMIT = "COMMIT"
@@ -184,7 +184,7 @@ class RequestOrResponse:
 
 @lazy_dataclass(kw_only=True)
 class VoteRequest(RequestOrResponse):
-    """`leader_id` asks to be the leader of `term`; the end of its log comes along."""
+    """`leader_id` campaigns for `term`; the request has the end of its log."""
 
     ledger_end_index: int = NO_INDEX
     ledger_end_term: int = NO_TERM
@@ -204,15 +204,15 @@ class HeartBeatRequest(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class HeartBeatResponse(RequestOrResponse):
-    """Success says nothing but its code; a refusal for a term brings the receiver's."""
+    """On success only the code is set; EXPIRED_TERM comes with the receiver's term."""
 
 
 @lazy_dataclass(kw_only=True)
 class PushEntryRequest(RequestOrResponse):
-    """A leader tells a follower: take this, compare this, cut here, so much is committed.
+    """A leader sends entries to append or to compare, a truncation, or the committed index.
 
-    Of `entry` and `batch_entry` at most one is there; COMMIT has neither. `incarnation` is that of the
-    follower which answered the leader's last comparison, 0 before any; Java's leaders send None.
+    At most one of `entry` and `batch_entry` is set; COMMIT has neither. `incarnation` is that of the
+    follower that answered the leader's last comparison, 0 before any; Java's leaders send None.
     """
 
     type: PushType = PushType.APPEND
@@ -223,7 +223,7 @@ class PushEntryRequest(RequestOrResponse):
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """What is pushed, however it was packed."""
+        """The entries, from whichever member has them."""
         if self.batch_entry:
             return self.batch_entry
         return () if self.entry is None else (self.entry,)
@@ -231,12 +231,12 @@ class PushEntryRequest(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class PushEntryResponse(RequestOrResponse):
-    """`index` is the first of the request, `begin_index` and `end_index` where the follower's log stands."""
+    """`index` is the first of the request; `begin_index` and `end_index` are those of the follower's log."""
 
     index: int | None = NO_INDEX
-    """None: not told, as for COMMIT."""
+    """None: not sent, as for COMMIT."""
     count: int = 0
-    """Entries that were taken; followers before 0.2.6 do not tell, which reads as 0."""
+    """Entries that were taken; followers before 0.2.6 do not send it, which reads as 0."""
     begin_index: int = NO_INDEX
     end_index: int = NO_INDEX
     incarnation: int | None = None
@@ -259,7 +259,7 @@ class LeadershipTransferResponse(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class AppendEntryRequest(RequestOrResponse):
-    """What to append. Several (`batch_msgs`) come only from the leader's own process."""
+    """One body to append, or several (`batch_msgs`)."""
 
     body: bytes = b""
     batch_msgs: Sequence[bytes] | None = None
@@ -267,7 +267,7 @@ class AppendEntryRequest(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class AppendEntryResponse(RequestOrResponse):
-    """Where the entry stands (the last one of a batch). The body begins at `pos` + 48."""
+    """Index and offset of the entry (the last one of a batch). The body begins at `pos` + 48."""
 
     index: int = NO_INDEX
     pos: int = -1
@@ -294,7 +294,7 @@ class MetadataRequest(RequestOrResponse):
 
 
 class MemberStatus(NamedTuple):
-    """How a member is, for an operator; only members of ours say so."""
+    """The state of a member, for an operator; only members of ours send it."""
 
     role: str
     term: int
@@ -319,12 +319,12 @@ class MetadataResponse(RequestOrResponse):
 
 @lazy_dataclass(kw_only=True)
 class ReadIndexRequest(RequestOrResponse):
-    """How far must be applied to see all that was acknowledged before? Ours; Java has none."""
+    """Request for the index up to which everything acknowledged so far is applied. Ours; Java has none."""
 
 
 @lazy_dataclass(kw_only=True)
 class ReadIndexResponse(RequestOrResponse):
-    """`index` was committed when the request came, and the leader still led after that."""
+    """`index` was committed when the request arrived, and the leader still led after that."""
 
     index: int = NO_INDEX
 

@@ -1,6 +1,6 @@
-"""One member of a group: the machine as a shell sees it.
+"""One member of a group: the state machine that a shell drives.
 
-`step` and `tick` take what happened and the time; `ready` says what to do.
+`step` and `tick` take events and the time; `ready` returns the work that follows from them.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ RESPONSES: Mapping[type[Request], type[Response]] = {
 
 
 class Part(Protocol):
-    """A part of the machine with times of its own."""
+    """A part of the state machine with deadlines of its own."""
 
     def run(self, now_ms: int) -> None:
         """Do what is due."""
@@ -86,7 +86,7 @@ class Part(Protocol):
 
 
 class DLedgerNode:
-    """A member of a DLedger group, without disk, network, clock and chance of its own."""
+    """A member of a DLedger group, without disk, network, clock and randomness of its own."""
 
     def __init__(
         self,
@@ -104,15 +104,15 @@ class DLedgerNode:
         """Begin as a candidate.
 
         Args:
-            group: Name of the group; requests for another are refused.
+            group: Name of the group; requests for another are rejected.
             self_id: The own id, one of `peers`.
             peers: Addresses by id, of all members; every member has the same order.
             storage: The log, recovered.
-            random: Chance.
+            random: Source of random pauses.
             saved: The term file.
             now_ms: The time, in ms of any monotonic clock.
             incarnation: A number above 0 that no earlier process of this member had.
-            config: None: the defaults.
+            config: None means the defaults.
         """
         self.config = config or DLedgerConfig()
         self.now_ms = now_ms
@@ -146,7 +146,7 @@ class DLedgerNode:
         self.deadlines: Sequence[Callable[[], int | None]] = [part.deadline_ms for part in always]
         self.leader_deadlines = [*self.deadlines, *(part.deadline_ms for part in leading)]
         self.failure: str | None = None
-        """Why this member says and does nothing any more: its disk cannot be trusted."""
+        """Why this member has stopped: the state of its disk is unknown."""
 
     def _role_changed(self) -> None:
         state = self.state
@@ -160,7 +160,7 @@ class DLedgerNode:
 
     @property
     def failed(self) -> bool:
-        """Is this member silent for good?"""
+        """Whether this member has stopped for good."""
         return self.failure is not None
 
     def step(self, event: Event, now_ms: int) -> None:
@@ -181,9 +181,9 @@ class DLedgerNode:
                 self.outbox.wrote_log(self.storage.end_index)
 
     def step_all(self, events: Sequence[Event], now_ms: int) -> None:
-        """Take events that came together, in their order, as `step` does.
+        """Take several events in their order, as `step` does.
 
-        Cost: what follows from appends, pushes and their answers is found once for all that stand together.
+        Cost: adjacent appends, pushes and their responses are evaluated together.
         """
         if self.failed:
             return
@@ -201,7 +201,7 @@ class DLedgerNode:
             self.fail(str(error))
 
     def tick(self, now_ms: int) -> None:
-        """Time went on, to `now_ms`."""
+        """Let the time advance to `now_ms`."""
         self._go_on(now_ms)
 
     def _go_on(self, now_ms: int, persist: Persist | None = None) -> None:
@@ -228,34 +228,34 @@ class DLedgerNode:
                 return
 
     def ready(self) -> Ready | None:
-        """Work for the shell, or None. Asked again, it gives what came since."""
+        """Return the work for the shell since the last call; None if there is no work."""
         return None if self.failed else self.outbox.take(self.storage.end_index)
 
     def advance(self, ready: Ready, now_ms: int) -> None:
-        """What `ready.persist` asked is durable now."""
+        """Note that `ready.persist` is durable now."""
         if ready.persist is not None:
             self.persisted(ready.persist, now_ms)
 
     def persisted(self, persist: Persist, now_ms: int) -> None:
-        """What was asked is durable now, at a time in ms."""
+        """Note that a write is durable now, at a time in ms."""
         self._go_on(now_ms, persist)
 
     @property
     def takes_appends(self) -> bool:
-        """May the shell append entries of its own now? It leads, and hands the group to nobody."""
+        """Whether the shell may append entries: this member leads, and no transfer is in progress."""
         state = self.state
         leads = not self.failed and state.is_leader and state.transferee is None
         return leads and not self.storage.disk_full
 
     @property
     def damaged(self) -> bool:
-        """Was an entry found that cannot be read? The shell should start this member again, from recovery."""
+        """Whether an entry could not be read. The shell should restart this member to recover the log."""
         return self.state.damaged
 
     def fail(self, why: str) -> None:
-        """The disk failed, so nobody knows what is stored: say nothing any more, lead nobody.
+        """Stop for good, because the disk failed and its contents are unknown.
 
-        Nothing is tried again: after a failed flush the kernel may have dropped what was to be written.
+        Nothing is retried: after a failed flush the kernel may have dropped the pages.
         """
         self.failure = self.failure or why
 
@@ -291,7 +291,7 @@ class DLedgerNode:
             case LeadershipTransferRequest():
                 self.transfer.handle(token, request, now_ms)
             case ReadIndexRequest():
-                self.read_index.ask(token, now_ms)
+                self.read_index.add(token, now_ms)
             case GetEntriesRequest():
                 self._get(token, request)
             case MetadataRequest():
@@ -303,7 +303,7 @@ class DLedgerNode:
 
     @property
     def status(self) -> MemberStatus:
-        """How this member is, for an operator."""
+        """The state of this member, for an operator."""
         state, storage = self.state, self.storage
         return MemberStatus(
             state.role.value,

@@ -1,8 +1,7 @@
-"""What the machine says, held back until what it depends on is durable.
+"""Requests and responses of the state machine, held until everything they depend on is durable.
 
-Two rules. While the term file is not durable, nothing is said but how this member is. An acknowledgement of
-entries waits until they are durable, and is dropped when the term changed meanwhile: then they may be gone
-again.
+Two rules. While the term file is not durable, only the state of the member is sent. An acknowledgement of
+entries is held until they are durable, and is dropped if the term has changed: the entries may be truncated.
 """
 
 from collections.abc import Hashable
@@ -12,21 +11,22 @@ from pyledger.protocol.dledger.ready import Appended, Call, Persist, Ready, Repl
 
 ALARMS_MAX = 100
 HELD_MAX = 10_000
-"""Calls and replies that wait for the term file; more are left out, as if they were lost on their way."""
+"""Calls and replies held for the term file; more are dropped, as if the network had lost them."""
 
 
 class Outbox:
-    """Calls, replies and the writes that they wait for.
+    """Calls, replies and the writes that they depend on.
 
-    Invariant: durable_sequence <= asked.sequence <= write_sequence; every write takes a new sequence.
+    Invariant: durable_sequence <= pending.sequence <= write_sequence; every write takes a new sequence.
     """
 
     def __init__(self, end_index: int, *, flush_before_ack: bool) -> None:
         self.flush_before_ack = flush_before_ack
         self.write_sequence = self.durable_sequence = self.term_sequence = self.log_sequence = 0
         self.term_state: TermState | None = None
-        self.asked: Persist | None = None
-        self.asked_end_index = NO_INDEX
+        self.pending: Persist | None = None
+        """The write that the shell works on."""
+        self.pending_end_index = NO_INDEX
         self.durable_end_index = end_index
         """Last entry that may be counted: all up to it are durable, or need not be."""
         self.held: list[tuple[int, int | None, Call | Reply]] = []
@@ -45,7 +45,7 @@ class Outbox:
 
     @property
     def term_is_durable(self) -> bool:
-        """Is the term file as it was last to be saved?"""
+        """Whether the last term and vote are in the term file."""
         return self.term_sequence <= self.durable_sequence
 
     def wrote_log(self, end_index: int) -> None:
@@ -56,32 +56,32 @@ class Outbox:
         else:
             self.durable_end_index = end_index
 
-    def cut_log(self, index: int) -> None:
-        """The entry at `index` was written anew or kept, and all behind it is gone."""
+    def truncated_log(self, index: int) -> None:
+        """The entry at `index` was rewritten or kept, and all entries after it are deleted."""
         self.durable_end_index = min(self.durable_end_index, index - 1)
-        self.asked_end_index = min(self.asked_end_index, index - 1)
+        self.pending_end_index = min(self.pending_end_index, index - 1)
         self.wrote_log(index)
 
     def call(self, call_id: int, peer: str, request: PeerRequest) -> None:
-        """Ask another member."""
-        self._say(Call(call_id, peer, request))
+        """Send a request to another member."""
+        self._send(Call(call_id, peer, request))
 
     def reply(self, token: Hashable, response: Response) -> None:
-        """Answer, at once if the term file allows it."""
-        self._say(Reply(token, response))
+        """Send a response, once the term file is durable."""
+        self._send(Reply(token, response))
 
     def reply_at_once(self, token: Hashable, response: Response) -> None:
-        """Answer something on which nobody relies when terms and votes are counted."""
+        """Send a response on which no term or vote depends."""
         self.replies.append(Reply(token, response))
 
     def acknowledge(self, token: Hashable, response: PushEntryResponse) -> None:
-        """Answer that entries are stored, once they are durable."""
+        """Acknowledge entries once they are durable."""
         if self.log_sequence > self.durable_sequence:
             self.held.append((self.log_sequence, response.term, Reply(token, response)))
         else:
-            self._say(Reply(token, response))
+            self._send(Reply(token, response))
 
-    def _say(self, item: Call | Reply) -> None:
+    def _send(self, item: Call | Reply) -> None:
         if not self.term_is_durable:
             if len(self.held) < HELD_MAX:
                 self.held.append((self.term_sequence, None, item))
@@ -91,17 +91,17 @@ class Outbox:
             self.replies.append(item)
 
     def alarm(self, text: str) -> None:
-        """Tell an operator."""
+        """Add a text for the operator."""
         if len(self.alarms) < ALARMS_MAX:
             self.alarms.append(text)
 
     def take(self, end_index: int) -> Ready | None:
-        """All that may be done now; one request to persist at a time."""
+        """Return all work that may be done now, with at most one write in progress; None if there is none."""
         persist = None
-        if self.asked is None and self.write_sequence > self.durable_sequence:
+        if self.pending is None and self.write_sequence > self.durable_sequence:
             flush = self.log_sequence > self.durable_sequence
-            persist = self.asked = Persist(self.write_sequence, flush, self.term_state)
-            self.asked_end_index = end_index
+            persist = self.pending = Persist(self.write_sequence, flush, self.term_state)
+            self.pending_end_index = end_index
             self.term_state = None
         if not (
             persist
@@ -128,16 +128,16 @@ class Outbox:
         return ready
 
     def persisted(self, persist: Persist, term: int) -> None:
-        """The shell made durable what was asked."""
-        if persist is not self.asked:
+        """The shell has made a write durable."""
+        if persist is not self.pending:
             return
-        self.asked = None
+        self.pending = None
         self.durable_sequence = persist.sequence
         if self.flush_before_ack:
-            self.durable_end_index = max(self.durable_end_index, self.asked_end_index)
+            self.durable_end_index = max(self.durable_end_index, self.pending_end_index)
         held, self.held = self.held, []
         for sequence, of_term, item in held:
             if sequence > self.durable_sequence:
                 self.held.append((sequence, of_term, item))
             elif of_term is None or of_term == term:
-                self._say(item)
+                self._send(item)

@@ -1,4 +1,4 @@
-"""Calls to other members that have no answer yet."""
+"""Calls to other members that are in flight."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,7 +7,7 @@ from pyledger.protocol.dledger.messages import PeerRequest, Response
 from pyledger.protocol.dledger.outbox import Outbox
 
 Answer: TypeAlias = Callable[[Response | None, int], None]
-"""Takes the answer, or None where there is none, and the time."""
+"""Called with the response, or None if none arrived, and the time."""
 
 
 class Calls:
@@ -26,7 +26,7 @@ class Calls:
         return self.last_id
 
     def answered(self, call_id: int, response: Response | None, now_ms: int) -> None:
-        """Hand over an answer; one that nobody waits for is ignored."""
+        """Complete a call with its response; a response to an unknown call is ignored."""
         found = self.waiting.pop(call_id, None)
         if found is not None:
             found[1](response, now_ms)

@@ -1,4 +1,4 @@
-"""What the machine needs from outside: a log of entries and chance. Nobody else is asked anything."""
+"""What the state machine needs from outside: a log of entries and random numbers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,16 +7,16 @@ from pyledger.protocol.dledger.messages import Entry, TermState
 
 
 class LogStorage(Protocol):
-    """The log, as its owner sees it: what was appended can be read at once, and is durable after `flush`.
+    """The log, as its owner sees it: entries can be read once they are appended; `flush` makes them durable.
 
-    No call waits for the disk but `flush` and `save_term_state`; these two are for the shell, which calls
-    them when `Ready.persist` asks. An empty log has begin, end and end term -1. Any call may raise another
-    `StoreError` or `OSError` besides those named: then nobody knows what is stored, and the member stops.
+    Only `flush` and `save_term_state` wait for the disk; the shell calls them for `Ready.persist`. An empty
+    log has begin, end and end term -1. Any call may raise another `StoreError` or `OSError` besides those
+    named: what is stored is then unknown, and the member stops.
     """
 
     @property
     def begin_index(self) -> int:
-        """First entry that is still there."""
+        """First entry that is not deleted."""
 
     @property
     def end_index(self) -> int:
@@ -28,11 +28,11 @@ class LogStorage(Protocol):
 
     @property
     def end_position(self) -> int:
-        """Bytes: where the next entry would be tried."""
+        """Offset (bytes) at which the next entry would begin."""
 
     @property
     def committed_index(self) -> int:
-        """As last told; after a start as far as it is known, never beyond the end."""
+        """As last set; after a start as far as it is known, never beyond the end."""
 
     @property
     def lost_tail(self) -> bool:
@@ -43,21 +43,21 @@ class LogStorage(Protocol):
         """With `lost_tail`: the last entry that is known to have been durable here; -1: none is known."""
 
     def regained_tail(self) -> None:
-        """The log holds again all that was durable once: `lost_tail` ends.
+        """End `lost_tail`: the log has again everything that was durable once.
 
-        Durability: with the next `flush`, after the entries; until then a new start finds `lost_tail` again.
+        Durability: with the next `flush`, after the entries; until then a restart finds `lost_tail` again.
         """
 
     @property
     def disk_full(self) -> bool:
-        """Appends must be refused: there is too little room."""
+        """Appends must be rejected: there is too little free space. True after `append_bodies` found none."""
 
     def term_at(self, index: int) -> int:
         """Term of an entry.
 
         Raises:
             OffsetOutOfRangeError: the log does not have it.
-            CorruptRecordError: what stands there is not what was written.
+            CorruptRecordError: its bytes are not those that were written.
         """
 
     def entry(self, index: int) -> Entry:
@@ -67,10 +67,10 @@ class LogStorage(Protocol):
         """Entries from `index` on: at least one, then as many as the limits and the end allow."""
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
-        """As leader: make entries at the end; returns their places.
+        """As leader: append entries; return their offsets.
 
         Raises:
-            StoreFullError: there is no room; nothing was appended.
+            StoreFullError: the disk is full; nothing was appended.
             RecordTooLargeError: a body is too large; nothing was appended.
         """
 
@@ -78,23 +78,23 @@ class LogStorage(Protocol):
         """As follower: take entries that follow the end, each at its own `pos`.
 
         Returns:
-            How many were taken: fewer when the place that one asks for is not the next one here.
+            How many were taken: fewer if the `pos` of one is not the next offset here.
 
         Raises:
-            StoreFullError: there is no room for the first of them.
+            StoreFullError: the disk is too full for the first of them.
         """
 
     def truncate(self, entry: Entry) -> None:
-        """Make this the last entry: keep it where it is stored already, else cut at its `pos` and write it.
+        """Make this the last entry: keep it if it is stored already, else truncate at its `pos` and write it.
 
-        Durability: with the next `flush`, together with the removal of what stood behind it.
+        Durability: with the next `flush`, together with the removal of the entries after it.
         """
 
     def set_committed(self, index: int) -> None:
         """Entries up to `index` are committed; readers may see them."""
 
     def flush(self) -> None:
-        """Make all that was appended and cut durable.
+        """Make all appends and truncations durable.
 
         Raises:
             StoreFailedError: this or an earlier flush failed; what is durable is not known.
@@ -105,7 +105,7 @@ class LogStorage(Protocol):
 
 
 class RandomSource(Protocol):
-    """Chance, given from outside so that a run can be repeated. `random.Random` is one."""
+    """Random numbers, from outside so that a run can be repeated. `random.Random` is one."""
 
     def randrange(self, stop: int, /) -> int:
         """A number from 0 to `stop` - 1."""

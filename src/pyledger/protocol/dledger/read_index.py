@@ -1,6 +1,6 @@
 """Reads that see everything acknowledged before, and write nothing.
 
-The answer is the committed index, once a majority has answered a heartbeat that was sent after the question.
+The response is the committed index, once a majority has answered a heartbeat sent after the request.
 Source: the Raft thesis, section 6.4.
 """
 
@@ -16,7 +16,7 @@ from pyledger.protocol.dledger.response_codes import ResponseCode
 
 @dataclass(slots=True)
 class WaitingRead:
-    """A question; `index` is known once it can be told, `round_number` once it was asked for."""
+    """A request; `index` and `round_number` are set when the heartbeat that must confirm it is sent."""
 
     token: Hashable
     deadline_ms: int
@@ -25,7 +25,7 @@ class WaitingRead:
 
 
 class ReadIndex:
-    """Questions that wait for proof that this member still leads."""
+    """Requests that wait for proof that this member still leads."""
 
     def __init__(self, state: MemberState, checker: QuorumAckChecker, heartbeats: Heartbeats) -> None:
         self.state, self.checker, self.heartbeats = state, checker, heartbeats
@@ -38,8 +38,8 @@ class ReadIndex:
         for one in waiting:
             self._answer(one.token, ResponseCode.NOT_LEADER)
 
-    def ask(self, token: Hashable, now_ms: int) -> None:
-        """Take a question."""
+    def add(self, token: Hashable, now_ms: int) -> None:
+        """Add a request."""
         if not self.state.is_leader:
             self._answer(token, ResponseCode.NOT_LEADER)
         elif len(self.waiting) >= self.state.config.max_pending_requests_num:
@@ -48,7 +48,7 @@ class ReadIndex:
             self.waiting.append(WaitingRead(token, now_ms + self.state.config.rpc_timeout_ms))
 
     def run(self, now_ms: int) -> None:
-        """Ask the group for all questions together, and give up old ones."""
+        """Send one heartbeat for all new requests, and give up old ones."""
         if not self.waiting:
             return
         late = [one for one in self.waiting if one.deadline_ms <= now_ms]
@@ -57,8 +57,8 @@ class ReadIndex:
             for one in late:
                 self._answer(one.token, ResponseCode.TIMEOUT)
         fresh = [one for one in self.waiting if not one.round_number]
-        # One round at a time: what comes meanwhile takes the next one together.
-        if not fresh or not self.checker.commits_reads or self._asking:
+        # One round at a time: requests that arrive meanwhile share the next one.
+        if not fresh or not self.checker.commits_reads or self._confirming:
             return
         number = self.heartbeats.rounds + 1
         for one in fresh:
@@ -66,7 +66,7 @@ class ReadIndex:
         self.heartbeats.send(now_ms)
 
     @property
-    def _asking(self) -> bool:
+    def _confirming(self) -> bool:
         this = self.heartbeats.round
         return this is not None and any(one.round_number == this.number for one in self.waiting)
 
@@ -85,5 +85,5 @@ class ReadIndex:
         state.outbox.reply(token, response)
 
     def deadline_ms(self) -> int | None:
-        """When the oldest question is given up, in ms."""
+        """When the oldest request is given up, in ms."""
         return self.waiting[0].deadline_ms if self.waiting else None

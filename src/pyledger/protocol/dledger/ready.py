@@ -1,7 +1,7 @@
-"""What goes into the machine and what comes out.
+"""Input and output of the state machine.
 
-A shell takes `Ready`, sends and answers what is in it at once, and makes durable what `persist` asks;
-when that is done it calls `advance`. The machine itself holds back whatever must not be said before.
+A shell takes `Ready`, sends its calls and replies at once, and makes `persist` durable; then it calls
+`advance`. The state machine itself holds back messages that must not be sent before.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
@@ -22,7 +22,7 @@ from pyledger.protocol.dledger.messages import (
 
 
 class Role(Enum):
-    """What a member is at the moment."""
+    """The role of a member."""
 
     CANDIDATE = "candidate"
     FOLLOWER = "follower"
@@ -43,7 +43,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call was answered."""
+    """A call has a response."""
 
     call_id: int
     response: Response
@@ -51,7 +51,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """A call will have no answer: its connection failed."""
+    """A call will get no response: its connection failed."""
 
     call_id: int
 
@@ -72,7 +72,7 @@ Event: TypeAlias = Received | Answered | CallFailed | Appends | Grown
 
 
 def is_replication(event: Event) -> bool:
-    """Is it part of the stream of entries, and so never changes a role or term by itself?"""
+    """Return whether an event is part of the stream of entries, so that it alone changes no role or term."""
     match event:
         case (
             Appends()
@@ -96,7 +96,7 @@ class Persist:
 
 
 class Call(NamedTuple):
-    """A request to another member. An answer after `rpc_timeout_ms` comes too late."""
+    """A request to another member. A response after `rpc_timeout_ms` is ignored."""
 
     call_id: int
     peer: str
@@ -104,7 +104,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a request."""
+    """The response to a request."""
 
     token: Hashable
     response: Response
@@ -117,7 +117,7 @@ class Appended(NamedTuple):
     term: int
     last_index: int
     positions: Sequence[int]
-    """Where each entry is in the log (bytes)."""
+    """Offset of each entry in the log (bytes)."""
     deadline_ms: int
 
     @property
@@ -130,7 +130,7 @@ class Appended(NamedTuple):
 
 
 class RoleChange(NamedTuple):
-    """The member is something else now, or follows somebody else."""
+    """The member has another role or another leader."""
 
     term: int
     role: Role
@@ -139,14 +139,14 @@ class RoleChange(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """Work for the shell, in the order of duty."""
+    """Work for the shell, in the order in which it must be done."""
 
     persist: Persist | None = None
     calls: Sequence[Call] = ()
     replies: Sequence[Reply] = ()
     appended: Sequence[Appended] = ()
     committed_index: int | None = None
-    """New, if not None. The storage knows it already."""
+    """None if it has not changed. The storage has it already."""
     role_changes: Sequence[RoleChange] = ()
     alarms: Sequence[str] = field(default=())
-    """What an operator should know."""
+    """Texts for the operator."""

@@ -1,4 +1,4 @@
-"""Numbers and names that nodes of a group answer with.
+"""Request and response codes of DLedger.
 
 Source: DLedger protocol/DLedgerResponseCode.java, DLedgerRequestCode.java.
 """
@@ -11,7 +11,7 @@ APPEND_RAW = 50912
 
 
 class RequestCode(IntEnum):
-    """What a request asks for: the code of its remoting frame."""
+    """The code in the remoting frame of a request."""
 
     METADATA = 50000
     APPEND = 50001
@@ -25,7 +25,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended: the member `code` of its JSON body. The remoting header always says 200."""
+    """The result of a request: the member `code` of its JSON body. The frame's code is always 200."""
 
     UNKNOWN = -1
     SUCCESS = 200

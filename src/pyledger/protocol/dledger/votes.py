@@ -1,4 +1,4 @@
-"""The rules of votes: a voter's answer, and what a round of answers comes to. Their order matters.
+"""The rules of votes: a voter's answer, and the result of a round of votes. Their order matters.
 
 Source: DLedger DLedgerLeaderElector.java (handleVote, maintainAsCandidate).
 """
@@ -9,30 +9,30 @@ from enum import Enum
 from pyledger.protocol.dledger.member_state import MemberState
 from pyledger.protocol.dledger.messages import NO_TERM, VoteRequest, VoteResponse, VoteResult
 
-TERM_REFUSALS = (VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, VoteResult.REJECT_EXPIRED_VOTE_TERM)
-LEDGER_REFUSALS = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX)
+TERM_REJECTIONS = (VoteResult.REJECT_TERM_SMALL_THAN_LEDGER, VoteResult.REJECT_EXPIRED_VOTE_TERM)
+LEDGER_REJECTIONS = (VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX)
 
 
 def judge_vote(state: MemberState, request: VoteRequest, *, own: bool) -> tuple[VoteResult, int]:
     """Decide about a vote, and change nothing.
 
-    The log is looked at before the term, so a candidate that lacks entries raises nobody's term.
+    The log is compared before the term, so a candidate without all entries raises no voter's term.
 
     Args:
         state: The voter.
-        request: What the candidate asks.
+        request: The candidate's request.
         own: The voter is the candidate.
 
     Returns:
-        The result, and the term to answer.
+        The result, and the term for the response.
     """
     candidate, mine = request.leader_id, state.term
     if candidate not in state.peers:
         return VoteResult.REJECT_UNKNOWN_LEADER, mine
     if not own and candidate == state.self_id:
         return VoteResult.REJECT_UNEXPECTED_LEADER, mine
-    if (refusal := _judge_ledger(state, request)) is not None:
-        return refusal, mine
+    if (rejection := _judge_ledger(state, request)) is not None:
+        return rejection, mine
     if request.term < mine:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM, mine
     if request.term > mine:
@@ -45,8 +45,8 @@ def judge_vote(state: MemberState, request: VoteRequest, *, own: bool) -> tuple[
 
 def _judge_ledger(state: MemberState, request: VoteRequest) -> VoteResult | None:
     if not state.may_vote:
-        # Differs: who may have lost entries may have had more than all. A candidate then asks again later,
-        # in the same term; a refusal that let it raise its term could keep the right one from catching up.
+        # Differs: a member that may have lost entries may have had the longest log. The candidate retries
+        # later, in the same term; if it raised its term, the right candidate might never catch up.
         return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
     end_term = state.ledger_end_term
     if request.ledger_end_term < end_term:
@@ -67,7 +67,7 @@ def _judge_same_term(state: MemberState, request: VoteRequest, *, own: bool) -> 
 
 
 class ParseResult(Enum):
-    """What a round came to."""
+    """The result of a round."""
 
     WAIT_TO_REVOTE = "wait to revote"
     REVOTE_IMMEDIATELY = "revote immediately"
@@ -86,28 +86,28 @@ class VoteRound:
     done: bool = False
 
     def add(self, peer: str, response: VoteResponse | None) -> None:
-        """Count an answer; None is a member that cannot be reached."""
+        """Count an answer; None if the member cannot be reached."""
         result = VoteResult.UNKNOWN if response is None else response.vote_result
         self.answers[peer] = result
-        if response is not None and result in TERM_REFUSALS:
+        if response is not None and result in TERM_REJECTIONS:
             self.max_term = max(self.max_term, response.term)
 
     def count(self, *results: VoteResult) -> int:
-        """Members that answered one of these."""
+        """Number of members that answered one of these."""
         return sum(result in results for result in self.answers.values())
 
     @property
     def valid(self) -> int:
-        """Members that answered at all."""
+        """Number of members that answered at all."""
         return len(self.answers) - self.count(VoteResult.UNKNOWN)
 
     @property
     def has_leader(self) -> bool:
-        """Does somebody follow a leader?"""
+        """Whether any member follows a leader."""
         return self.count(VoteResult.REJECT_ALREADY_HAS_LEADER) > 0
 
     def is_over(self, state: MemberState) -> bool:
-        """Would more answers change nothing?"""
+        """Return whether more answers would change nothing."""
         willing = self.count(VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY)
         return self.has_leader or state.is_quorum(willing) or len(self.answers) == len(state.peers)
 
@@ -118,7 +118,7 @@ class VoteRound:
             return ParseResult.WAIT_TO_VOTE_NEXT
         if self.has_leader or not state.is_quorum(self.valid):
             return ParseResult.WAIT_TO_REVOTE
-        if not state.is_quorum(self.valid - self.count(*LEDGER_REFUSALS)):
+        if not state.is_quorum(self.valid - self.count(*LEDGER_REJECTIONS)):
             return ParseResult.WAIT_TO_REVOTE
         if state.is_quorum(accepted):
             return ParseResult.PASSED

@@ -1,7 +1,7 @@
 """A member of a DLedger group: the machine of `protocol.dledger`, a log on disk and a port.
 
-Loop: take what came, let the machine step, send and answer what it says, make durable what it asks.
-Writing to disk has a thread of its own, and whatever came meanwhile shares the next flush.
+Loop: hand all events to the state machine, send its requests and responses, make its writes durable.
+A thread of its own writes to disk; all entries that arrive meanwhile share the next flush.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ MAINTENANCE_MS = 500
 RETRY_MS = 1000
 """After the disk was full when the term was to be saved."""
 INCARNATIONS = 1 << 53
-"""So many that none comes twice; each is a number that any JSON reader keeps exact."""
+"""Enough that no number is drawn twice; any JSON reader keeps each of them exact."""
 OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 """Requests whose responses offer binary requests."""
 
@@ -126,7 +126,7 @@ class DLedgerServer:
             config: How it votes and replicates.
             store: How it keeps its log.
             net: Limits of connections.
-            listen: Where to listen; None: what `peers` says.
+            listen: Where to listen; None: the own address in `peers`.
             random: Chance of elections.
             clock: Where it gets the time from; None: the machine's.
             serve_appends: Take entries of clients. Off where the log is a broker's: it appends its own.
@@ -264,12 +264,12 @@ class DLedgerServer:
                 self._pump()  # answered now, so that the connection's bounds see the answer
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
-            connection.report(log, logging.WARNING, "request refused", code=code, why=error)
+            connection.report(log, logging.WARNING, "request rejected", code=code, why=error)
             return response_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
         return None
 
     def grown(self) -> None:
-        """Entries were appended to the log of this member, which leads: the group shall have them."""
+        """Replicate entries that were appended to the log of this member, which leads."""
         if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
             self._take(Grown())
 
@@ -412,15 +412,15 @@ class DLedgerServer:
             self.node.persisted(persist, self._now_ms())
             self._pump()
         elif isinstance(error, StoreFullError):
-            # The term file is as it was, and nothing was said. It is written as a whole each time, so this
-            # tries no failed flush again.
+            # The term file is unchanged, and no message depends on the new one yet. It is written as a whole
+            # each time, so this retries no failed flush.
             self._alarms.warn(str(error), self._now_ms())
             self._retry = self._loop.call_later(RETRY_MS / 1000, self._start_persist, persist)
         else:
             self._give_up(str(error))
 
     def _give_up(self, why: str) -> None:
-        """The disk cannot be trusted: say nothing any more."""
+        """Leave the group: the state of the disk is unknown."""
         assert self.ended is not None
         if not self.ended.is_set():
             event(log, logging.ERROR, "member leaves its group", why=why)
@@ -449,6 +449,6 @@ class DLedgerServer:
 
 
 def response_to(command: RemotingCommand, response: RequestOrResponse) -> RemotingCommand:
-    """The response frame: the remoting header always says that all went well."""
+    """The response frame; the code of its remoting header is always that of success."""
     offer = OFFER if command.code in OFFERED_TO else None
     return command.response(HEADER_CODE, body=encode_body(response), ext_fields=offer)

@@ -24,7 +24,7 @@ class WorkThread:
         self._thread.start()
 
     def start(self, work: Work, done: Done) -> None:
-        """Do `work` after what was asked before; then the loop calls `done`, with the error or None."""
+        """Do `work` after all earlier work; then the loop calls `done`, with the error or None."""
         self._queue.put((work, done))
 
     async def run(self, work: Work) -> None:
@@ -35,7 +35,7 @@ class WorkThread:
             raise error
 
     def stop(self) -> None:
-        """Do what was asked so far, and no more. Blocks until that is done."""
+        """Finish the work that was started, and accept no more. Blocks until it is done."""
         self._queue.put(None)
         self._thread.join()
 
@@ -45,7 +45,7 @@ class WorkThread:
             failure = None
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - it is handed to who asked
+            except Exception as error:  # noqa: BLE001 - `done` gets it
                 failure = error
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(done, failure)
