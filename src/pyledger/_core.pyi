@@ -94,8 +94,8 @@ def quorum_index(water_marks: list[int], voters: int) -> int:
 class EventNotifier:
     """One thread sleeps until there is work; any thread wakes it.
 
-    Invariant: after `notify` returned, the sleeper looks for work again. So publish the work first, and look
-    for work after every `wait`, also the one that timed out. While an earlier notice has not been taken, the
+    Invariant: after `notify` returns, the sleeper checks for work again. So publish the work first, and check
+    for work after every `wait`, even one that timed out. While an earlier notice has not been taken, the
     next costs a load.
     """
 
@@ -103,7 +103,7 @@ class EventNotifier:
         """Sleep until notified; at once when that already happened.
 
         Args:
-            timeout_ms: At most so long (ms, monotonic clock); negative: without end.
+            timeout_ms: Longest wait (ms, monotonic clock); negative: no limit.
 
         Returns:
             Whether there was a notice, which is taken by this.
@@ -119,13 +119,13 @@ class EventNotifier:
 # --- mapping.pyx
 
 def mapped_file_count() -> int:
-    """Files that are mapped now; the kernel allows a process so many mappings (vm.max_map_count)."""
+    """Files that are mapped now; the kernel limits the mappings of a process (vm.max_map_count)."""
 
 def keep_freed_memory(kept_bytes: int, mapped_bytes: int) -> bool:
-    """Let this process keep memory that it frees, instead of giving it back and having it made anew.
+    """Let this process keep memory that it frees instead of returning it to the system.
 
     Args:
-        kept_bytes: So much at the end of the heap stays.
+        kept_bytes: Bytes to keep at the end of the heap.
         mapped_bytes: Smaller blocks come from the heap.
 
     Returns:
@@ -136,7 +136,7 @@ def sync_file_system(path: str) -> None:
     """Make everything durable that was written to the file system of a path, whoever wrote it.
 
     Raises:
-        StoreFailedError: the disk refused.
+        StoreFailedError: the disk reported an error.
     """
 
 def start_writing_back(fd: int, position: int, length: int) -> None:
@@ -147,22 +147,22 @@ def start_writing_back(fd: int, position: int, length: int) -> None:
         position: Where the range begins (bytes).
         length: Of the range (bytes).
 
-    Durability: none; a flush of the file waits for it, and tells of errors.
+    Durability: none; a flush of the file waits for it and raises errors.
     """
 
 # --- cold_segment.pyx
 
 COLD_SUFFIX: str
-"""Of the name of a cold segment."""
+"""Suffix of the name of a cold segment."""
 
 def decompressed_blocks() -> tuple[int, int]:
-    """(blocks unpacked since the start of the process, bytes of them that are in memory)."""
+    """(blocks decompressed since the start of the process, bytes of them that are in memory)."""
 
 def limit_decompressed_bytes(limit_bytes: int) -> int:
-    """Set how many bytes of cold segments stay unpacked in memory, about; return what it was."""
+    """Set about how many decompressed bytes of cold segments stay in memory; return the old limit."""
 
 def decompress_block(packed: Buffer, size_bytes: int) -> bytes | None:
-    """Unpack one LZ4 block of known size (bytes); None when it is no such block."""
+    """Decompress one LZ4 block of known size (bytes); None when it is not one."""
 
 def frame_digest(data: Buffer) -> int:
     """xxHash-32 with seed 0, the digest of LZ4 frames."""
@@ -174,14 +174,14 @@ class MappedFile:
     """One fixed-size file mapped to memory; its name is its start offset in 20 digits.
 
     Invariant: flushed <= committed <= wrote <= size. A buffer of it is read-only, ends at the committed
-    position of that moment, and keeps the file mapped: `close` refuses while one is alive.
+    position of that moment, and keeps the file mapped: `close` raises while one is alive.
     """
 
     path: str
     start_offset: int
     """Physical offset of the first byte."""
     size_bytes: int
-    """Nominal size; a file that was cut short maps less."""
+    """Nominal size; a truncated file maps less."""
     mapped_bytes: int
     readonly: bool
 
@@ -193,7 +193,7 @@ class MappedFile:
         """Bytes that readers may see; equals `wrote_position` without a pool."""
     @property
     def allocated_position(self) -> int:
-        """Bytes that are known to have blocks behind them."""
+        """Bytes that are known to be allocated on disk."""
     @property
     def flushed_position(self) -> int:
         """Bytes that are durable."""
@@ -202,13 +202,13 @@ class MappedFile:
         """Whether the mapping is gone."""
     @staticmethod
     def open(path: str, *, size_bytes: int = 0) -> MappedFile:
-        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short.
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be truncated.
 
-        A cold segment is mapped as the file that it was made of.
+        A cold segment is mapped as the file that it was made from.
         """
     @property
     def is_cold(self) -> bool:
-        """Whether this is a cold segment, whose bytes are unpacked when they are read."""
+        """Whether this is a cold segment, whose bytes are decompressed when they are read."""
     @staticmethod
     def open_writable(path: str, *, allocate_chunk_bytes: int = 0) -> MappedFile:
         """Map an existing file of full size for reading and writing; all positions at its end."""
@@ -216,7 +216,7 @@ class MappedFile:
     def open_unmapped(
         path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, readonly: bool = False
     ) -> MappedFile:
-        """As `open_writable` or `open`, of a file that has so many bytes; it is mapped for its first use.
+        """As `open_writable` or `open`, for a file of this size; it is mapped at its first use.
 
         A `LogView` maps a read-only one for itself. Where that fails its bytes count as missing.
         """
@@ -224,7 +224,7 @@ class MappedFile:
     def create(
         path: str, size_bytes: int, *, allocate_chunk_bytes: int = 0, warm: bool = False, pooled: bool = False
     ) -> MappedFile:
-        """Create, allocate and map a file. Blocks until the blocks are there; safe off the append path.
+        """Create, allocate and map a file. Returns once it is allocated; meant for use off the append path.
 
         Args:
             path: Where; the folder exists.
@@ -234,22 +234,22 @@ class MappedFile:
             pooled: Append to memory until `commit`.
 
         Raises:
-            StoreFullError: the disk has no room.
-            StoreIOError: the operating system refused.
+            StoreFullError: the disk is full.
+            StoreIOError: the operating system reported an error.
         """
     def reserve(self, position: int) -> None:
-        """Make sure that bytes up to `position` have blocks behind them.
+        """Allocate bytes up to `position` on disk.
 
         Raises:
-            StoreFullError: the disk has no room. Nothing was written.
+            StoreFullError: the disk is full. Nothing was written.
         """
     def populate(self, end: int = -1) -> None:
-        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in.
+        """Allocate bytes up to `end` (-1: all) and fault in the pages beyond the wrote position.
 
         Kernels without MADV_POPULATE_WRITE do the latter on first touch.
 
         Raises:
-            StoreFullError: the disk has no room.
+            StoreFullError: the disk is full.
         """
     def flush(self) -> int:
         """Make everything committed durable; return the flushed position (bytes).
@@ -258,7 +258,7 @@ class MappedFile:
             StoreFailedError: this or an earlier flush failed. It is never retried: the kernel may have
                 dropped the dirty pages.
 
-        Durability: on return bytes below the flushed position survive a power cut.
+        Durability: on return bytes below the flushed position survive power loss.
         """
     def view(self, position: int, length: int) -> memoryview:
         """View bytes without copying; the file stays mapped until the view is released."""
@@ -285,10 +285,10 @@ class LogView:
 
     def __new__(cls, files: Sequence[MappedFile], end_offset: int) -> Self: ...
     def await_growth(self) -> None:
-        """Have the kernel read nothing ahead behind the end: somebody else appends there.
+        """Let the kernel read nothing ahead past the end, where another process or thread appends.
 
-        For the files as they are mapped now, and whoever else reads through the same mappings. What would be
-        read ahead is zero, megabytes at once, and whoever appends past a mapping, as slaves do, waits for it.
+        This holds for the files as they are mapped now, and for all readers of these mappings. The kernel
+        would read megabytes of zeros at once, and writers past a mapping, such as slaves, would wait for it.
         """
     def read(self, offset: int, length: int) -> bytes:
         """Copy `length` bytes at a physical offset; they must lie in one file.
@@ -312,13 +312,13 @@ class FileAllocator:
     def __new__(cls, folder: str, file_size_bytes: int, allocate_chunk_bytes: int, pooled: bool) -> Self: ...
     @property
     def ready(self) -> int:
-        """Files that stand ready."""
+        """Files that are ready."""
 
 # --- mapped_file_queue.pyx
 
 @final
 class MappedFileQueue:
-    """The ordered run of mapped files of one folder, or of several; its last file takes the appends.
+    """The ordered mapped files of one folder, or of several; the last one takes the appends.
 
     Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
     """
@@ -350,7 +350,7 @@ class MappedFileQueue:
             pooled: Append to memory; `commit` moves the bytes to the file, and only then readers see them.
             readonly: Change nothing in the folder.
             more_folders: Where others of the files are.
-            choose: Told the start offset of a new file, names one of these for it; None: `folder`.
+            choose: Called with the start offset of a new file, returns its folder; None: `folder`.
         """
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -384,7 +384,7 @@ class MappedFileQueue:
         """Physical offset of the start of the file that follows the last one."""
     @property
     def failed(self) -> OSError | None:
-        """What made the queue refuse all further writes, or None."""
+        """The error that makes the queue reject all further writes, or None."""
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
@@ -395,7 +395,7 @@ class MappedFileQueue:
         """Map the files of the folder, all positions at their ends; recovery then sets the true end.
 
         A writer creates a missing folder and removes a last file of zero bytes, as upstream does; it
-        refuses a folder with foreign files. A reader ignores them, and takes a file that was cut as it is.
+        rejects a folder with foreign files. A reader ignores them, and takes a truncated file as it is.
 
         Raises:
             StoreFormatError: a file has another size than `file_size_bytes`, or does not belong here.
@@ -421,7 +421,7 @@ class MappedFileQueue:
         the append that needs it gets the error, and the next one makes it try again.
         """
     def stop_allocator(self) -> None:
-        """Let `run_allocator` return; the files it made and nobody used are removed."""
+        """Let `run_allocator` return; its unused files are removed."""
     def commit(self, least_pages: int = 0) -> bool:
         """Move pooled bytes into the file that holds `committed_where`; True if any moved. See `flush`.
 
@@ -431,14 +431,14 @@ class MappedFileQueue:
     def flush(self, least_pages: int = 0) -> bool:
         """Make the file that holds `flushed_where` durable up to its committed position; True if that moved.
 
-        Acts when the file is full, when the committed position is `least_pages` page borders (4096 bytes)
-        past the flushed one, or with 0 pages when anything is volatile. One file a call, in order:
+        Acts when the file is full, when the committed position is `least_pages` page borders (4,096
+        bytes) past the flushed one, or with 0 pages when anything is volatile. One file a call, in order:
         `flushed_where` never passes a volatile byte.
 
         Raises:
             StoreFailedError: this or an earlier flush failed. The queue takes no more writes.
 
-        Durability: bytes below `flushed_where`, and the names of their files, survive a power cut.
+        Durability: bytes below `flushed_where`, and the names of their files, survive power loss.
         Source: RocketMQ store/.../MappedFileQueue.java, DefaultMappedFile.java (isAbleToFlush).
         """
     def set_end(self, offset: int) -> None:
@@ -450,19 +450,19 @@ class MappedFileQueue:
             offset: Physical offset of the new end.
         """
     def truncate(self, offset: int) -> None:
-        """Cut the log at `offset`: later files go, and what follows in the file that holds it becomes zero.
+        """Truncate the log at `offset`: later files are deleted, the rest of its file is zeroed.
 
         Args:
             offset: Physical offset of the new end.
 
-        Durability: on return no byte beyond `offset` can come back, and all before it survive a power cut.
-        A crash meanwhile leaves a log that ends at `offset` or later and is cut again. Views made before
+        Durability: on return no byte beyond `offset` can come back, and all before it survives power loss.
+        A crash meanwhile leaves a log that ends at `offset` or later; truncate it again. Views made before
         may see zeroes beyond `offset`. Appends wait meanwhile.
         """
     def delete_head(self, count: int) -> list[str]:
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
     def close(self) -> None:
-        """Take no more appends and unmap what nobody views. Files made ahead are removed. Does not flush."""
+        """Reject appends and unmap files without views. Files made ahead are removed. Does not flush."""
 
 # --- group_commit.pyx
 
@@ -472,8 +472,8 @@ class GroupCommit:
 
     The flush thread: `while not commit.closed: commit.serve(queue, 500)`, or by hand
     `wait_for_request`, flush, `publish`, and `fail` when the flush failed. A caller flushes itself where
-    `let_callers_flush` allows it and nobody else does. Invariants: `flushed_where` only
-    grows; nobody is told that bytes beyond it are durable; after `fail` or `close` it stays where it is.
+    `let_callers_flush` allows it and no other thread does. Invariants: `flushed_where` only
+    grows; no caller returns before its bytes are durable; after `fail` or `close` it does not move.
     """
 
     path: str
@@ -484,19 +484,19 @@ class GroupCommit:
         """Physical offset below which bytes are durable."""
     @property
     def requested_where(self) -> int:
-        """Highest physical offset that anybody waits, or waited, for."""
+        """Highest physical offset that a caller waits, or waited, for."""
     @property
     def failed(self) -> bool:
         """Whether a flush failed."""
     @property
     def closed(self) -> bool:
-        """Whether nobody may wait any more."""
+        """Whether `close` was called."""
     def wait(self, offset: int, timeout_ms: int) -> bool:
         """Wait until bytes below `offset` are durable.
 
         Args:
-            offset: Physical offset (bytes) just behind the record.
-            timeout_ms: At most so long (ms, monotonic clock); negative: without end.
+            offset: Physical offset (bytes) of the end of the record.
+            timeout_ms: Longest wait (ms, monotonic clock); negative: no limit.
 
         Returns:
             False when the time passed: the record is stored, its durability is not known.
@@ -505,14 +505,14 @@ class GroupCommit:
             StoreFailedError: a flush failed; its error is the cause.
             StoreClosedError: closed meanwhile, or made before a fork.
 
-        Cost: releases the GIL. Callers whose flush is done come back to the GIL one after another.
-        Durability: True means that the bytes survive a power cut.
+        Cost: releases the GIL. Callers whose flush is done take the GIL one after another.
+        Durability: True means that the bytes survive power loss.
         """
     def register(self, offset: int, loop: AbstractEventLoop, timeout_ms: int = -1) -> Future[bool]:
         """Wait in an event loop: a future that is done when bytes below `offset` are durable.
 
         Args:
-            offset: Physical offset (bytes) just behind the record.
+            offset: Physical offset (bytes) of the end of the record.
             loop: The running loop of this thread. It must be able to watch a file descriptor.
             timeout_ms: As for `wait`.
 
@@ -520,15 +520,15 @@ class GroupCommit:
             A future of the loop. It gives what `wait` returns, or ends with StoreFailedError or
             StoreClosedError as `wait` would; it may be cancelled.
 
-        Cost: the flush is asked for in the loop's next round, once for all tasks that ran in this one. A
+        Cost: the flush is requested in the loop's next iteration, once for all tasks that ran in this one. A
         flush wakes a loop once, without the GIL, and the loop answers all futures it reached. One timer
         serves all.
         """
     def wait_for_request(self, timeout_ms: int) -> bool:
-        """Sleep in the flush thread until somebody waits for more than is flushed.
+        """Sleep in the flush thread until a caller waits for more than is flushed.
 
         Args:
-            timeout_ms: At most so long (ms, monotonic clock); negative: without end.
+            timeout_ms: Longest wait (ms, monotonic clock); negative: no limit.
 
         Returns:
             Whether there is such a request. False also when closed or failed while asleep.
@@ -538,33 +538,33 @@ class GroupCommit:
 
         Args:
             queue: Flushed file after file. Its `flush`, `truncate` and `delete_head` wait for one flush at
-                most. Pooled bytes must be committed before anybody waits for them.
-            timeout_ms: Return after so long (ms, monotonic clock); 500 is a good pulse.
+                most. Pooled bytes must be committed before a caller waits for them.
+            timeout_ms: Return after this time (ms, monotonic clock), such as 500.
             flushed: Woken after every flush.
 
         Returns:
             `flushed_where`.
 
         Raises:
-            StoreFailedError: a flush failed. Queue and group are latched: everybody who waits gets it too.
+            StoreFailedError: a flush failed. Queue and group are latched: all waiters get it too.
             StoreClosedError: queue or group is closed.
         """
     def let_callers_flush(self, queue: MappedFileQueue, flushed: EventNotifier | None = None) -> None:
-        """Let `wait` flush the queue itself when nobody else does: a caller alone then needs no other thread.
+        """Let `wait` flush the queue itself when no flush is running: a single caller needs no other thread.
 
-        Who leads that way finishes its flush, whatever its timeout; if it took longer, `wait` is False. Where
-        flushes take 20 ms, or the timeout is 0, nobody leads. A flush thread is needed as before.
+        A caller that leads finishes its flush, whatever its timeout; if it took longer, `wait` is False.
+        Where flushes take 20 ms, or the timeout is 0, no caller leads. A flush thread is needed as before.
 
         Args:
             queue: The queue that the flush thread serves.
             flushed: Woken after every flush of a caller.
         """
     def publish(self, flushed_where: int) -> None:
-        """Tell everybody that bytes below `flushed_where` (physical offset, bytes) are durable."""
+        """Notify all waiters that bytes below `flushed_where` (physical offset, bytes) are durable."""
     def fail(self, cause: BaseException | None = None) -> None:
-        """Latch a failed flush: everybody who waits, or will, gets StoreFailedError with this cause."""
+        """Latch a failed flush: present and later waiters get StoreFailedError with this cause."""
     def close(self) -> None:
-        """Let nobody wait any more: those who do get StoreClosedError. Publish a last flush before."""
+        """End all waiting: waiters get StoreClosedError. Publish a last flush before."""
 
 # --- commit_futures.pyx
 
@@ -572,12 +572,12 @@ class GroupCommit:
 class CommitFutures:
     """What the tasks of one event loop wait for; `GroupCommit.register` makes it."""
 
-    def ask(self) -> None:
-        """Ask for the flush of all that is pending; the event loop calls this after its tasks."""
+    def request_flush(self) -> None:
+        """Request the flush of all that is pending; the event loop calls this after its tasks."""
     def drain(self) -> None:
-        """Answer the futures that were reached; the event loop calls it after a flush."""
+        """Complete the futures that were reached; the event loop calls it after a flush."""
     def expire(self) -> None:
-        """Answer False to those whose time has passed; the event loop calls this."""
+        """Complete with False the futures that timed out; the event loop calls this."""
 
 # --- flush_service.pyx
 
@@ -621,7 +621,7 @@ class FlushPolicy:
         """Commit from the transient pool to the page cache: every 200 ms, whatever is there."""
     @staticmethod
     def bounded(dirty_bytes_max: int = 16384, interval_ms: int = 500) -> FlushPolicy:
-        """At most so many bytes, and nothing older than the interval, stays dirty: whichever comes first."""
+        """Flush once this many bytes are dirty, or any for as long as the interval."""
     @staticmethod
     def pages_crossed(wrote_position: int, flushed_position: int) -> int:
         """Borders of 4,096-byte pages between two positions (bytes) in one file."""
@@ -676,16 +676,16 @@ class JournalWriter:
         """A writer without a file; `open_file` gives it one.
 
         Args:
-            file_bytes_max: From this size on a file is full.
-            allocate_bytes: So much is allocated ahead; 0: nothing.
+            file_bytes_max: Size at which a file is full.
+            allocate_bytes: Bytes to allocate ahead; 0: none.
             group_wait_ms: How long a batch waits for more records.
-            group_bytes: A batch of so many bytes does not wait.
+            group_bytes: A batch of at least this size does not wait.
         """
 
     def append(self, record: Buffer) -> int:
         """Append one record, its length included; nothing is written before `kick`.
 
-        Returns: `appended` behind it: it is durable once `synced` is not less.
+        Returns: `appended` after it: the record is durable once `synced` is not less.
 
         Raises:
             StoreFailedError: An earlier write failed.
@@ -728,8 +728,8 @@ class JournalWriter:
         Returns: True: the file is full. False: closed, and all is on disk.
 
         Raises:
-            StoreFullError: No room; the writer has failed.
-            StoreIOError: The operating system refused; the writer has failed.
+            StoreFullError: The disk is full; the writer has failed.
+            StoreIOError: The operating system reported an error; the writer has failed.
         """
 
     def fail(self, cause: BaseException) -> None:
@@ -742,7 +742,7 @@ class JournalWriter:
 
 @final
 class AddIntake:
-    """Takes runs of ordinary adds from their frames to memory and journal.
+    """Takes batches of plain adds from their frames to memory and journal.
 
     What it does with an add is what `protocol.bookkeeper.bookie.BookieRules` would; what is not the plain
     case it leaves to them: other requests, ledgers that are new or fenced, wrong keys, flags, entries that
@@ -771,7 +771,7 @@ class AddIntake:
     def take(
         self, frames: list[memoryview], at: int, cache: dict[int, dict[int, bytes]], *, version2: bool
     ) -> tuple[int, bytes, int, list[int]]:
-        """Take the run of ordinary adds that begins at a frame, and have its journal write.
+        """Take the batch of plain adds that begins at a frame, and let its journal write.
 
         Args:
             frames: Without their lengths.
@@ -779,8 +779,8 @@ class AddIntake:
             cache: Gets the entries, by ledger and entry.
             version2: Whether the frames are of version 2 of the protocol, else of version 3.
 
-        Returns: How many were taken, all of one journal; their answers, which may go once that is on disk up
-        to its `appended`; bytes of the entries; their ledgers.
+        Returns: How many were taken, all of one journal; their responses, to be sent once it is on disk up to
+        its `appended`; bytes of the entries; their ledgers.
 
         Raises:
             StoreFailedError: The journal has failed.
@@ -826,7 +826,7 @@ class CommitLog:
         """Append to a loaded and recovered queue of files.
 
         Args:
-            queue: Where the records go.
+            queue: Where the records are written.
             store_host: Address literal (IPv4 or IPv6) and port, as stored in every record.
             max_message_size_bytes: Limit of a body, and of the body of a batch.
             crc_property: End every record with 5.x's CRC property over the whole of it.
@@ -884,7 +884,7 @@ class CommitLog:
             reconsume_times: Deliveries that failed.
             prepared_transaction_offset: Physical offset of the half message of a committed one.
             store_timestamp_ms: 0: now, or the last record's where the clock stepped back.
-            queue_offset: -1: the next one of the queue. Else it is stored, and the queue goes on after it.
+            queue_offset: -1: the next one of the queue. Else it is stored, and the queue continues after it.
 
         Returns:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
@@ -933,7 +933,7 @@ class CommitLog:
             queue_id: Queue of all.
             batch: i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties;
                 for each message.
-            sys_flag: As in `append`; a transaction type other than none is refused.
+            sys_flag: As in `append`; a transaction type other than none is rejected.
             born_timestamp_ms: As in `append`.
             born_host: As in `append`.
             reconsume_times: As in `append`.
@@ -965,7 +965,7 @@ class CommitLog:
         """Append a client's batch body as one record, for a queue of batches (`queue.type=BatchCQ`).
 
         The batch flags are set, INNER_NUM and INNER_BASE follow the properties given (which must not hold
-        them), and the queue goes on by the number of messages.
+        them), and the queue advances by the number of messages.
 
         Args:
             topic: As in `append`.
@@ -1050,7 +1050,7 @@ class QueueAppender:
     ) -> int:
         """Append one message; return its physical offset (bytes). Arguments as `CommitLog.append`.
 
-        Cost: one encode and one CRC under the interpreter lock; no system call while the file has room.
+        Cost: one encode and one CRC under the interpreter lock; no system call while the file has free space.
         """
     def put_many(
         self,
@@ -1064,7 +1064,7 @@ class QueueAppender:
     ) -> int:
         """Append many messages that share all but their bodies; return the physical offset of the first.
 
-        Nothing is written when any body is refused. Other threads' messages may come to stand in between.
+        Nothing is written when any body is rejected. Other threads' messages may be appended in between.
 
         Args:
             bodies: Bytes-like objects, at least one.
@@ -1169,10 +1169,10 @@ class ScanStop:
     record_count: int
     blank_count: int
     last_record_offset: int
-    """Physical offset of the last sound record; -1 when there was none."""
+    """Physical offset of the last valid record; -1 without one."""
     last_store_timestamp: int
     ordinary: bool
-    """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
+    """Whether the walk ended as an undamaged log ends: at the range's end or at zeroes."""
     problem: str
     """The fault in words; empty after an ordinary end."""
 
@@ -1193,7 +1193,7 @@ def scan(
         end: Physical offset (bytes); None is the view's end.
         check: Check the body CRC and, where a record ends in it, the CRC property. Lengths and the stored
             physical offset are always checked.
-        check_tail: Check that no page behind the body was lost, which only a crash does: a record with a page
+        check_tail: Check that no page after the body was lost, which only a crash does: a record with a page
             of zeroes where its topic or properties should be is "torn".
         progress: Called with the physical offset reached, about every 32 MiB.
 
@@ -1206,7 +1206,7 @@ def scan(
 def split_log(
     view: LogView, start: int, end: int, *, step_bytes: int, step_records: int | None = None
 ) -> list[int]:
-    """Cut [start, end) into ranges that begin at records.
+    """Split [start, end) into ranges that begin at records.
 
     Args:
         view: Where to read.
@@ -1222,21 +1222,21 @@ def split_log(
     """
 
 def find_next_record(view: LogView, offset: int, end: int | None = None) -> int | None:
-    """The first physical offset in [offset, end) where a whole sound record stands, or None.
+    """The first physical offset in [offset, end) of a whole valid record, or None.
 
-    What a reader needs to go on behind damage: magic code, lengths, stored position and CRCs must all hold.
+    Readers use it to continue after damage: magic code, lengths, stored position and CRCs must all hold.
     """
 
 # --- cold_index.pyx
 
 class ColdIndex:
-    """What the index of a cold segment says of its blocks.
+    """The index of a cold segment: what each block holds.
 
     Args:
         file: A mapped cold segment.
 
     Raises:
-        StoreFormatError: the digest of the index does not hold.
+        StoreFormatError: the digest of the index does not match.
     """
 
     def __init__(self, file: MappedFile) -> None: ...
@@ -1260,18 +1260,18 @@ class ColdIndex:
         Args:
             topics: Names of wanted topics; None wants all.
             since_ms: Least store time (ms).
-            until_ms: Store time (ms) that is no more wanted.
+            until_ms: End of the store times (ms), excluded.
         """
     def damaged_blocks(self) -> list[int]:
-        """Numbers of the blocks whose bytes do not match their digest. Unpacks every block."""
+        """Numbers of the blocks whose bytes do not match their digest. Decompresses every block."""
 
 def survey_blocks(
     view: LogView, start: int, end: int, block_bytes: int
 ) -> tuple[list[tuple[int, int, int, int, set[bytes]]], ScanStop]:
-    """Cut a sealed file of the log into blocks of whole records, and say what is in each.
+    """Split a sealed file of the log into blocks of whole records, and describe each.
 
     Args:
-        view: Where to read: files that are not packed.
+        view: Where to read: files that are not compressed.
         start: Physical offset (bytes) of the file.
         end: Physical offset (bytes) of its end.
         block_bytes: Most bytes of a block. What is longer than that, a record or what follows the last one,
@@ -1303,7 +1303,7 @@ class EntryStop:
         """Index of the first entry met; -1 for none."""
     @property
     def first_offset(self) -> int:
-        """Where the first entry stands (bytes); -1 for none."""
+        """Offset of the first entry (bytes); -1 for none."""
     @property
     def last_index(self) -> int:
         """Index of the last entry met; -1, or what the walk was given, for none."""
@@ -1312,7 +1312,7 @@ class EntryStop:
         """Its term."""
     @property
     def last_offset(self) -> int:
-        """Where it stands (bytes); -1 for none."""
+        """Its offset (bytes); -1 for none."""
     @property
     def unit_fault(self) -> int:
         """The first index whose unit is missing or differs; -1 for none."""
@@ -1337,11 +1337,11 @@ def scan_entries(
 
     Args:
         view: The data files.
-        start: Where (bytes) an entry or a filler stands.
+        start: Offset (bytes) of an entry or a filler.
         units: The index files; each unit is compared with its entry until the first that differs.
         last_index: Index of the entry before `start`; -1: any may come.
         last_term: Its term.
-        any_position: The rules of generation B: entries may name another place, no-ops are entries.
+        any_position: The rules of generation B: entries may name another position, no-ops are entries.
         progress: Called with the offset reached (bytes), about every 32 MiB.
 
     Returns:
@@ -1353,7 +1353,7 @@ def scan_entries(
 
 @final
 class EntryScan:
-    """Iterates over the entries of a DLedger log from a place on; checks each as `scan_entries` does."""
+    """Iterates over the entries of a DLedger log from an offset on; checks each as `scan_entries` does."""
 
     stop: EntryStop | None
     def __new__(
@@ -1373,14 +1373,14 @@ def read_entry(view: LogView, offset: int) -> DLedgerEntryTuple:
     """The entry at an offset (bytes) of the data files, its checksum checked.
 
     Raises:
-        CorruptRecordError: no sound entry starts there.
+        CorruptRecordError: no valid entry starts there.
     """
 
 def seal_entry(head: bytes, body: bytes) -> tuple[int, int]:
     """The checksums `(chain_crc, body_crc)` that seal an entry.
 
     Args:
-        head: Its first 48 bytes; what stands in the two fields does not matter.
+        head: Its first 48 bytes; the two fields may hold anything.
         body: Its body.
     """
 
@@ -1415,7 +1415,7 @@ class DLedgerLog:
                 RocketMQ's messages name theirs; -1: nowhere.
         """
     def set_range(self, begin_index: int, end_index: int, end_term: int) -> None:
-        """Say what the files hold, after recovery, truncation or removal of files."""
+        """Set what the files hold, after recovery, truncation or removal of files."""
     def close(self) -> None:
         """Close data and index; nothing can be appended or read any more."""
     def clear(self) -> None:
@@ -1429,7 +1429,7 @@ class DLedgerLog:
     def end_offset(self) -> int:
         """Where the next entry starts, or the filler before it (bytes)."""
     def append_many(self, term: int, bodies: Sequence[Buffer]) -> list[int]:
-        """Append entries as a leader, one after the other; returns their places (bytes).
+        """Append entries as a leader, one after the other; returns their offsets (bytes).
 
         Raises:
             RecordTooLargeError: longer than 4 MiB with its head, or than a data file. Nothing was appended.
@@ -1446,7 +1446,7 @@ class DLedgerLog:
             How many were taken: those before one that is damaged, not the next, or would stand elsewhere.
 
         Raises:
-            StoreFullError: there is no room for the first of them.
+            StoreFullError: there is no space for the first of them.
         """
     def append_entry(
         self,
@@ -1557,16 +1557,16 @@ class StoredMessage:
     is_indexed: bool
     """Whether a consume queue names the record: prepared and rollback records are in none."""
     body: bytes
-    """The stored bytes, packed ones as they are."""
+    """The stored bytes, perhaps compressed."""
     body_view: memoryview
     """The stored bytes without a copy; the file cannot be closed while the view lives."""
     plain_body: bytes
-    """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
+    """The body, decompressed if `sys_flag` marks it as compressed; at most 64 MiB."""
     def decompress_body(self, limit_bytes: int = 67108864) -> bytes:
-        """The body, unpacked where sysFlag says that it is compressed.
+        """The body, decompressed if `sys_flag` marks it as compressed.
 
         Raises:
-            CorruptBodyError: the packed bytes are damaged, or would unpack to more than `limit_bytes`.
+            CorruptBodyError: the bytes are damaged, or would decompress to more than `limit_bytes`.
         """
 
     properties: dict[str, str]
@@ -1589,7 +1589,7 @@ def read_message(view: LogView, offset: int, *, check: bool = True) -> StoredMes
 
     Raises:
         OffsetOutOfRangeError: `offset` is outside the view.
-        CorruptRecordError: no sound record stands there.
+        CorruptRecordError: there is no valid record.
     """
 
 def read_messages(view: LogView, units: Buffer, *, check: bool = True) -> list[StoredMessage]:
@@ -1602,12 +1602,12 @@ def read_messages(view: LogView, units: Buffer, *, check: bool = True) -> list[S
 
     Raises:
         OffsetOutOfRangeError: a unit points outside the view.
-        CorruptRecordError: no sound record stands where a unit points.
+        CorruptRecordError: a unit points to no valid record.
     """
 
 @final
 class MessageScan:
-    """Iterator over the sound records of [start, end) in log order; `stop` tells where and why it ended."""
+    """Iterator over the valid records of [start, end) in log order; `stop` has where and why it ended."""
 
     def __init__(self, view: LogView, start: int, end: int | None = None, *, check: bool = True) -> None: ...
     def __iter__(self) -> Iterator[StoredMessage]: ...
@@ -1619,7 +1619,7 @@ class MessageScan:
 
 @final
 class PropertyTable:
-    """The properties of one record in native form; only native code asks it."""
+    """The properties of one record in native form; used by native code only."""
 
 # --- row_filter.pyx
 
@@ -1674,11 +1674,11 @@ class ColumnBuilder:
     row_count: int
     """Rows of the batch at hand."""
     next_offset: int
-    """Physical offset (bytes) where `scan` goes on."""
+    """Physical offset (bytes) where `scan` continues."""
     next_index: int
-    """Unit with which `gather` goes on."""
+    """Unit at which `gather` continues."""
     fault: str | None
-    """What is wrong at `fault_offset`; None while all is sound."""
+    """What is wrong at `fault_offset`; None without a fault."""
     fault_offset: int
     """Physical offset (bytes)."""
 
@@ -1712,7 +1712,7 @@ class ColumnBuilder:
 
         Returns:
             True when the batch is full and more may follow; False when the range is walked or a fault was
-            met: then `fault` says what, at `fault_offset`. `next_offset` is where to go on.
+            met: see `fault` and `fault_offset`. `next_offset` is where to go on.
         """
 
     def gather(self, view: LogView, units: Buffer, start: int = 0) -> bool:
@@ -1720,7 +1720,7 @@ class ColumnBuilder:
 
         Returns:
             True when the batch is full and more may follow; False when all units are done or a fault was
-            met: then `fault` says what, at `fault_offset`. `next_index` is the unit to go on with.
+            met: see `fault` and `fault_offset`. `next_index` is the unit to go on with.
         """
 
     def finish(self) -> list[tuple[int, list[ArrowBuffer | None]]]:
@@ -1795,13 +1795,13 @@ class UnitQueue:
         """Start anew with no file: for a queue whose head is lost, when the log still has all of it.
 
         Raises:
-            StoreIOError: the operating system refused.
+            StoreIOError: the operating system reported an error.
         """
     def sync(self) -> None:
         """Make files and names durable whole, whoever wrote them: an earlier process may have been killed.
 
         Raises:
-            StoreFailedError: the disk refused.
+            StoreFailedError: the disk reported an error.
         """
     def close(self) -> None:
         """Let the files go. Units viewed before stay readable until their views are released."""

@@ -1,8 +1,8 @@
-# CommitFutures: what the tasks of one event loop wait for in a group commit. A flush rings the bell, an
-# eventfd that the loop watches, at most once; the loop then answers every future that was reached.
+# CommitFutures: what the tasks of one event loop wait for in a group commit. A flush signals an eventfd that
+# the loop watches, at most once; the loop then completes every future that was reached.
 #
-# The flush is asked for when all tasks that could run have run: the first one's wish alone would start a
-# flush that serves few of them, and the others would wait for it and for their own.
+# The flush is requested after all tasks that could run have run: a flush for the first one alone would serve
+# few of them, and the others would wait for it and for their own.
 from _core.futex cimport load_word, monotonic_ns, pthread_mutex_lock, pthread_mutex_unlock
 from _core.posix cimport load_acquire
 from libc.errno cimport errno
@@ -21,40 +21,40 @@ cdef extern from "<sys/eventfd.h>" nogil:
 
 
 cdef class CommitFutures:
-    """What the tasks of one event loop wait for. Only that loop's thread touches it, except for the bell."""
+    """What the tasks of one event loop wait for. Only that loop's thread touches it, except the eventfd."""
 
     cdef GroupCommit commit
     cdef object loop
     cdef object pending              # deque of (offset, future, deadline_ns), by offset
     cdef object timer                # one for all; None while it is not set
-    cdef int64_t timer_ns            # when it goes off, no later than the first deadline
+    cdef int64_t timer_ns            # when it fires, no later than the first deadline
     cdef int64_t last_offset         # of the last one pending
-    cdef bint asking                 # the loop will call `ask`
-    cdef Bell* bell                  # owned by the commit, which outlives this
+    cdef bint asking                 # the loop will call `request_flush`
+    cdef LoopEvent* event             # owned by the commit, which outlives this
 
     cdef int start(self, GroupCommit commit, object loop) except -1:
-        cdef Bell* bell = <Bell*>calloc(1, sizeof(Bell))
-        if bell == NULL:
+        cdef LoopEvent* event = <LoopEvent*>calloc(1, sizeof(LoopEvent))
+        if event == NULL:
             raise MemoryError()
-        bell.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if bell.event_fd < 0:
-            free(bell)
+        event.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if event.event_fd < 0:
+            free(event)
             raise_errno(errno, commit.path, "wake the event loop for")
-        bell.awaited = NO_OFFSET
+        event.awaited = NO_OFFSET
         self.commit = commit
         self.loop = loop
         self.pending = deque()
-        self.bell = bell
+        self.event = event
         pthread_mutex_lock(&commit.lock)
-        bell.next = commit.bells
-        commit.bells = bell
+        event.next = commit.loop_events
+        commit.loop_events = event
         pthread_mutex_unlock(&commit.lock)
-        loop.add_reader(bell.event_fd, self.drain)
+        loop.add_reader(event.event_fd, self.drain)
         return 0
 
     cdef int retire(self) except -1:
-        """Stop listening. The bell itself stays with the commit, silent."""
-        cdef int event_fd = self.bell.event_fd
+        """Stop listening. The event itself stays with the commit, silent."""
+        cdef int event_fd = self.event.event_fd
         if event_fd < 0:
             return 0
         if self.timer is not None:
@@ -63,7 +63,7 @@ cdef class CommitFutures:
         if not self.loop.is_closed():
             self.loop.remove_reader(event_fd)
         pthread_mutex_lock(&self.commit.lock)
-        self.bell.event_fd = -1
+        self.event.event_fd = -1
         pthread_mutex_unlock(&self.commit.lock)
         c_close(event_fd)
         self.commit.loops.remove(self)
@@ -79,17 +79,17 @@ cdef class CommitFutures:
             self.set_timer(deadline_ns)
         if not self.asking:
             self.asking = True
-            self.loop.call_soon(self.ask)
+            self.loop.call_soon(self.request_flush)
         return 0
 
-    def ask(self):
-        """Ask for the flush of all that is pending; the event loop calls this after its tasks."""
+    def request_flush(self):
+        """Request the flush of all that is pending; the event loop calls this after its tasks."""
         self.asking = False
         if self.pending and not self.listen(self.pending[0][0], self.last_offset):
             self.drain()
 
     cdef bint listen(self, int64_t offset, int64_t wanted) noexcept nogil:
-        """Have all below `wanted` flushed, and the bell rung when `offset` is reached.
+        """Have all below `wanted` flushed, and the event signalled when `offset` is reached.
 
         False when it already is, or never will be.
         """
@@ -97,8 +97,8 @@ cdef class CommitFutures:
         pthread_mutex_lock(&self.commit.lock)
         waits = self.commit.flushed < offset and self.commit.status_word == 0
         if waits:
-            if self.bell.awaited > offset:
-                self.bell.awaited = offset
+            if self.event.awaited > offset:
+                self.event.awaited = offset
             asks = self.commit.request(wanted)
         pthread_mutex_unlock(&self.commit.lock)
         if asks:
@@ -106,11 +106,11 @@ cdef class CommitFutures:
         return waits
 
     def drain(self):
-        """Answer the futures that the last flush reached; the event loop calls this when the bell rang."""
+        """Answer the futures that the last flush reached; the event loop calls this after the signal."""
         cdef uint64_t rings
         cdef int64_t flushed
-        if self.bell.event_fd >= 0:
-            c_read(self.bell.event_fd, &rings, sizeof(rings))
+        if self.event.event_fd >= 0:
+            c_read(self.event.event_fd, &rings, sizeof(rings))
         while True:
             flushed = load_acquire(&self.commit.flushed)
             while self.pending and self.pending[0][0] <= flushed:

@@ -1,9 +1,9 @@
 # EventNotifier: one thread sleeps until there is work; others notify it. A notification costs a plain load
-# while the one before has not been seen. Invariant: after `wake` returned, the sleeper looks for work again.
+# while the one before has not been seen. Invariant: after `wake` returned, the sleeper checks for work again.
 #
 # States: QUIET -> (wake) SIGNALLED -> (wait) QUIET; QUIET -> (wait) ASLEEP -> (wake) SIGNALLED.
 # A notifier that finds SIGNALLED does nothing. It must then be sure that the sleeper, which turns SIGNALLED
-# into QUIET and looks for work, sees the work: that is a store before a load on either side. The sleeper's
+# into QUIET and checks for work, sees the work: that is a store before a load on either side. The sleeper's
 # heavy fence between the two orders both sides, so `wake` needs no fence of its own.
 from _core.futex cimport (exchange_word, futex_wait, futex_wake_all, heavy_fence, is_first_thread,
                           light_fence, load_word, monotonic_ns, prepare_fences, replace_word)
@@ -15,7 +15,7 @@ cdef enum:
     WAKER_QUIET = 0
     WAKER_SIGNALLED = 1
     WAKER_ASLEEP = 2
-    # How long the first thread sleeps at most before it looks for Ctrl-C again.
+    # How long the first thread sleeps at most before it checks for Ctrl-C again.
     SIGNAL_CHECK_NS = 100_000_000
 
 cdef enum:
@@ -32,7 +32,7 @@ cdef inline int64_t deadline_after(int64_t timeout_ms) noexcept nogil:
 
 
 cdef inline int sleep_on(uint32_t* word, uint32_t expected, int64_t deadline_ns) noexcept nogil:
-    """One sleep, short enough to notice Ctrl-C: 0, EAGAIN, EINTR (look for signals) or ETIMEDOUT."""
+    """One sleep, short enough to notice Ctrl-C: 0, EAGAIN, EINTR (check for signals) or ETIMEDOUT."""
     cdef int64_t slice_ns
     cdef int result
     if not is_first_thread():
@@ -68,7 +68,7 @@ cdef class EventNotifier:
         return True
 
     cdef int sleep(self, int64_t deadline_ns) noexcept nogil:
-        """True: woken; False: the deadline passed; -1: look for signals, then sleep on."""
+        """True: woken; False: the deadline passed; -1: check for signals, then sleep on."""
         cdef int result
         while not self.take_signal():
             replace_word(&self.state, WAKER_QUIET, WAKER_ASLEEP)

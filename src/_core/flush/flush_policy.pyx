@@ -65,7 +65,7 @@ cdef class FlushPolicy:
 
     @staticmethod
     def bounded(int64_t dirty_bytes_max=16384, int64_t interval_ms=500):
-        """At most so many bytes, and nothing older than the interval, stays dirty: whichever comes first."""
+        """Flush once this many bytes are dirty, or any for as long as the interval."""
         return FlushPolicy("bounded", interval_ms=interval_ms, least_pages=0,
                            thorough_interval_ms=interval_ms, dirty_bytes_max=dirty_bytes_max)
 
@@ -96,7 +96,7 @@ cdef class FlushPolicy:
         return 0 if thorough else self.least_pages
 
     def decide(self, int64_t now_ms, int64_t wrote_where, int64_t flushed_where, int64_t file_size_bytes):
-        """Start a pass and say why to flush now, or None; see _core.pyi."""
+        """Start a pass; return why to flush now, or None; see _core.pyi."""
         cdef int64_t file_start, wrote, flushed
         cdef bint thorough
         if file_size_bytes <= 0 or not 0 <= flushed_where <= wrote_where:

@@ -1,16 +1,17 @@
 # GroupCommit: many callers wait until their bytes are on disk, one thread flushes for all of them.
 #
-# That thread is the first caller, which leads, or the flush thread. A caller leads when nobody flushes at
-# that moment: alone it needs no other thread. Who comes meanwhile is the flush thread's; the leader wakes it.
+# That thread is the first caller, which leads, or the flush thread. A caller leads when no flush is running:
+# a single caller then needs no other thread. Callers that arrive meanwhile are served by the flush thread,
+# which the leader wakes.
 #
-# Waiters form a list in the order of their offsets. A flush makes those it reached ready, and they take turns
-# (turns.pyx). The flush thread needs no GIL in between.
+# Waiters form a list in the order of their offsets. A flush makes those it reached ready, and they run one
+# after another (handoff_queue.pyx). The flush thread needs no GIL in between.
 #
-# Tasks of an event loop wait as futures in one CommitFutures a loop; a flush rings its bell (an eventfd that
-# the loop reads) at most once, and the loop then answers every future that was reached.
+# Tasks of an event loop wait as futures in one CommitFutures per loop. A flush signals its eventfd, which the
+# loop watches, at most once; the loop then completes every future that was reached.
 #
-# Invariants: flushed_where only grows; nobody is told "done" beyond it, and nobody after `fail` who was not
-# before. The lock is held for a few instructions and while bells ring, never while Python code runs.
+# Invariants: flushed_where only grows; no caller returns before its bytes are durable, and none succeeds
+# after `fail` that had not before. The lock is held briefly, never while Python code runs.
 from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.posix cimport fork_generation, load_acquire, store_release
@@ -24,15 +25,15 @@ from posix.unistd cimport close as c_close, usleep, write as c_write
 from pyledger import errors
 
 cdef enum:
-    FLUSH_RETRY_US = 1000            # pause when a flush did not reach what was asked for
+    FLUSH_RETRY_US = 1000            # pause when a flush did not reach the requested offset
     # A caller that leads cannot give up in time. So none does when the last flush took as long as this.
     LED_FLUSH_NS_MAX = 20_000_000
     LED_LATE = 2
 
 cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
 
-cdef struct Bell:
-    Bell* next
+cdef struct LoopEvent:
+    LoopEvent* next
     int64_t awaited                  # lowest offset that its loop waits for
     int event_fd                     # -1: retired
 
@@ -48,12 +49,12 @@ cdef class GroupCommit:
     cdef list loops
     cdef pthread_mutex_t lock
     cdef WaiterList waiting
-    cdef Turns turns
+    cdef Handoff handoff
     cdef int64_t flushed
     cdef int64_t requested
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef int generation              # of the process; a child of a fork has no flush thread
-    cdef Bell* bells
+    cdef LoopEvent* loop_events
     cdef EventNotifier flusher
     cdef MappedFileQueue queue       # that callers may flush; None: only the flush thread does
     cdef EventNotifier flushed_notifier         # woken after every flush of theirs
@@ -70,14 +71,14 @@ cdef class GroupCommit:
         pthread_mutex_init(&self.lock, NULL)
 
     def __dealloc__(self):
-        cdef Bell* bell = self.bells
-        cdef Bell* after
-        while bell != NULL:
-            after = bell.next
-            if bell.event_fd >= 0:
-                c_close(bell.event_fd)
-            free(bell)
-            bell = after
+        cdef LoopEvent* event = self.loop_events
+        cdef LoopEvent* after
+        while event != NULL:
+            after = event.next
+            if event.event_fd >= 0:
+                c_close(event.event_fd)
+            free(event)
+            event = after
         pthread_mutex_destroy(&self.lock)
 
     @property
@@ -109,7 +110,7 @@ cdef class GroupCommit:
     # --- callers
 
     cdef bint request(self, int64_t offset) noexcept nogil:
-        """Ask for a flush; the lock is held. True when the flush thread must be woken.
+        """Request a flush; the lock is held. True when the flush thread must be woken.
 
         A caller that leads wakes it afterwards.
         """
@@ -119,7 +120,7 @@ cdef class GroupCommit:
         return not self.led
 
     cdef bint enlist(self, Waiter* waiter) noexcept nogil:
-        """Join the waiters and hand the turn on; the GIL is released. False: there is nothing to wait for."""
+        """Join the waiters and hand over; the GIL is released. False: there is nothing to wait for."""
         cdef bint waits, asks = False
         cdef uint32_t* word = NULL
         waiter.thread = this_thread()
@@ -129,7 +130,7 @@ cdef class GroupCommit:
         if waits:
             insert_waiter(&self.waiting, waiter)
             asks = self.request(waiter.offset)
-            word = hand_turn_on(&self.turns)
+            word = hand_over(&self.handoff)
         pthread_mutex_unlock(&self.lock)
         if word != NULL:
             futex_wake_all(word)
@@ -138,40 +139,40 @@ cdef class GroupCommit:
         return waits
 
     cdef void leave(self, Waiter* waiter) noexcept nogil:
-        """Give up waiting. A turn that came meanwhile is handed on."""
+        """Give up waiting; hand over if this waiter may run by now."""
         cdef uint32_t* word
         pthread_mutex_lock(&self.lock)
         if waiter.word == WAITER_ASLEEP:
             unlink_waiter(&self.waiting, waiter)
         elif waiter.word == WAITER_READY:
-            unlink_waiter(&self.turns.ready, waiter)
+            unlink_waiter(&self.handoff.ready, waiter)
         elif waiter.word == WAITER_NEXT:
-            self.turns.next = NULL
-        word = hand_turn_on(&self.turns) if waiter.word == WAITER_RUNS else call_next(&self.turns)
+            self.handoff.next = NULL
+        word = hand_over(&self.handoff) if waiter.word == WAITER_RUNS else call_next(&self.handoff)
         pthread_mutex_unlock(&self.lock)
         if word != NULL:
             futex_wake_all(word)
 
-    cdef void take_turn(self, Waiter* waiter) noexcept nogil:
-        """Be next, but not for long: whoever has the turn may be busy with other things."""
-        spin_for_turn(waiter)
+    cdef void take_over(self, Waiter* waiter) noexcept nogil:
+        """Wait briefly as the next waiter, then run: the running thread may be busy with other things."""
+        spin_for_handoff(waiter)
         pthread_mutex_lock(&self.lock)
         if waiter.word == WAITER_NEXT:
-            self.turns.next = NULL
-            give_turn(&self.turns, waiter)
+            self.handoff.next = NULL
+            run_waiter(&self.handoff, waiter)
         pthread_mutex_unlock(&self.lock)
 
     cdef void call_next_waiter(self) noexcept nogil:
-        """Let another one be next if nobody is."""
+        """Make another waiter the next unless there is one."""
         cdef uint32_t* word
         pthread_mutex_lock(&self.lock)
-        word = call_next(&self.turns)
+        word = call_next(&self.handoff)
         pthread_mutex_unlock(&self.lock)
         if word != NULL:
             futex_wake_all(word)
 
     cdef int sleep(self, Waiter* waiter, int64_t deadline_ns) noexcept nogil:
-        """True: its turn; False: the deadline passed; -1: look for signals, then sleep on."""
+        """True: it may run; False: the deadline passed; -1: check for signals, then sleep on."""
         cdef uint32_t word
         cdef int result = 0
         while True:
@@ -179,7 +180,7 @@ cdef class GroupCommit:
             if word == WAITER_RUNS:
                 return True
             if word == WAITER_NEXT:
-                self.take_turn(waiter)
+                self.take_over(waiter)
             elif result == ETIMEDOUT:
                 return False
             else:
@@ -207,7 +208,7 @@ cdef class GroupCommit:
         if leads:
             self.led = True
             self.request(waiter.offset)
-            word = hand_turn_on(&self.turns)
+            word = hand_over(&self.handoff)
         pthread_mutex_unlock(&self.lock)
         if word != NULL:
             futex_wake_all(word)
@@ -234,7 +235,7 @@ cdef class GroupCommit:
 
     cdef int flush_or_sleep(self, MappedFile file, int64_t version, Waiter* waiter, int64_t deadline_ns,
                             int* failure) noexcept nogil:
-        """Lead if nobody flushes, or wait among the others, as `sleep`. LED_LATE: it led for too long."""
+        """Lead if no flush is running, or wait among the others, as `sleep`. LED_LATE: it led too long."""
         if file is not None and self.begin_to_lead(waiter):
             failure[0] = self.lead(file, version)
             if 0 <= deadline_ns <= monotonic_ns():
@@ -287,7 +288,7 @@ cdef class GroupCommit:
             self.leave(&waiter)
             raise
         if woken:
-            if self.turns.ready.first != NULL:
+            if self.handoff.ready.first != NULL:
                 self.call_next_waiter()
         else:
             self.leave(&waiter)
@@ -326,7 +327,7 @@ cdef class GroupCommit:
     # --- the flush thread
 
     cdef bint await_request(self, int64_t deadline_ns) noexcept nogil:
-        """True: there is a request beyond what is flushed. May be early: -1 asks to look for signals."""
+        """True: there is a request beyond what is flushed. May be early: -1: check for signals."""
         cdef int woken
         while not self.begin_to_serve():
             if load_word(&self.status_word) != 0:
@@ -360,20 +361,20 @@ cdef class GroupCommit:
                 PyErr_CheckSignals()
         return woken == 1
 
-    cdef void ring_bells(self) noexcept nogil:
-        """Tell the event loops that wait for what is reached; the lock, which is held, keeps the bells."""
-        cdef Bell* bell = self.bells
+    cdef void notify_loops(self) noexcept nogil:
+        """Notify the event loops whose offset is reached; the lock is held."""
+        cdef LoopEvent* event = self.loop_events
         cdef uint64_t one = 1
-        while bell != NULL:
-            if bell.event_fd >= 0 and (bell.awaited <= self.flushed or self.status_word != 0):
-                bell.awaited = NO_OFFSET
-                c_write(bell.event_fd, &one, sizeof(one))
-            bell = bell.next
+        while event != NULL:
+            if event.event_fd >= 0 and (event.awaited <= self.flushed or self.status_word != 0):
+                event.awaited = NO_OFFSET
+                c_write(event.event_fd, &one, sizeof(one))
+            event = event.next
 
     cdef void answer(self, int64_t flushed_where, int status, void* runner) noexcept nogil:
         """Move on to a new end or a final status; those it answers become ready, the first are woken.
 
-        `runner` is the thread that takes the turn if nobody has it; NULL: the first who is ready.
+        `runner` is the thread that runs if none does; NULL: the first that is ready.
         """
         cdef Waiter* waiter
         cdef uint32_t* first
@@ -383,20 +384,20 @@ cdef class GroupCommit:
             store_release(&self.flushed, flushed_where)
         if status != 0 and self.status_word == 0:
             store_word(&self.status_word, <uint32_t>-status)
-        if self.turns.next == NULL and self.turns.ready.first == NULL:
+        if self.handoff.next == NULL and self.handoff.ready.first == NULL:
             # Whoever had the last turn may never wait again.
-            self.turns.runner = NULL
-        if self.turns.runner == NULL and self.turns.next == NULL:
-            self.turns.runner = runner
+            self.handoff.runner = NULL
+        if self.handoff.runner == NULL and self.handoff.next == NULL:
+            self.handoff.runner = runner
         waiter = self.waiting.first
         while waiter != NULL and (waiter.offset <= self.flushed or self.status_word != 0):
             unlink_waiter(&self.waiting, waiter)
-            insert_after(&self.turns.ready, waiter, self.turns.ready.last)
+            insert_after(&self.handoff.ready, waiter, self.handoff.ready.last)
             store_word(&waiter.word, WAITER_READY)
             waiter = self.waiting.first
-        self.ring_bells()
-        first = start_turns(&self.turns)
-        second = call_next(&self.turns)
+        self.notify_loops()
+        first = start_handoff(&self.handoff)
+        second = call_next(&self.handoff)
         pthread_mutex_unlock(&self.lock)
         if first != NULL:
             futex_wake_all(first)
@@ -404,11 +405,11 @@ cdef class GroupCommit:
             futex_wake_all(second)
 
     cdef void publish_where(self, int64_t flushed_where) noexcept nogil:
-        """Tell everybody that bytes below `flushed_where` are durable."""
+        """Notify all waiters that bytes below `flushed_where` are durable."""
         self.answer(flushed_where, 0, NULL)
 
     def publish(self, int64_t flushed_where):
-        """Tell everybody that bytes below `flushed_where` are durable."""
+        """Notify all waiters that bytes below `flushed_where` are durable."""
         self.publish_where(flushed_where)
 
     def fail(self, cause=None):
@@ -419,7 +420,7 @@ cdef class GroupCommit:
         self.flusher.wake()
 
     def close(self):
-        """Nobody waits any more: who does gets StoreClosedError."""
+        """End all waiting: waiters get StoreClosedError."""
         if self.generation == fork_generation:
             self.answer(0, STATUS_CLOSED, NULL)
             self.flusher.wake()
@@ -468,7 +469,7 @@ cdef class GroupCommit:
 
     cdef int serve_requests(self, MappedFileQueue queue, MappedFile file, EventNotifier flushed,
                             int64_t deadline_ns, int* failure) noexcept nogil:
-        """1: look which file is next, or a flush failed; 0: time is up; -1: look for signals."""
+        """1: choose the next file, or a flush failed; 0: time is up; -1: check for signals."""
         cdef int64_t version = queue.run_version
         cdef int64_t before
         cdef int woken

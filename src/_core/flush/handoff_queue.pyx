@@ -1,13 +1,12 @@
-# Turns: the threads that a flush has answered come back to the interpreter one after another.
+# Handoff: wakes the threads whose flush completed one at a time, so that they do not all compete for the GIL.
 #
-# One thread has the turn. The next one is awake already and spins, for a moment and without the GIL, until it
-# is handed the turn; the others sleep. A thread hands its turn on when it waits again and has let go of the
-# GIL: so the GIL is free for the next, which is on a processor, and no message pays for a wake-up of its own.
-# A thread that does other things first is not waited for: who is next takes the turn when the moment has
-# passed, and wakes another only once it has the GIL. So there is never a crowd at the GIL, where every
-# handover would cost two context switches more.
+# One thread runs. The next one is already awake and spins briefly without the GIL until it is handed the run;
+# the others sleep. A thread hands over when it waits again and has released the GIL: the GIL is then free for
+# the next thread, which is on a processor, and no message pays for a wake-up of its own. A thread that does
+# other things first is not waited for: after the spin the next one runs, and wakes another only once it has
+# the GIL. So threads never crowd at the GIL, where each switch would cost two more context switches.
 #
-# The functions need the lock of whoever owns the struct, but for `spin_for_turn`.
+# All functions but `spin_for_handoff` need the lock of the owner of the struct.
 from _core.futex cimport load_word, monotonic_ns, store_word
 from libc.stdint cimport int64_t, uint32_t
 
@@ -15,7 +14,7 @@ cdef extern from *:
     """
     #include <unistd.h>
 
-    /* Its address tells threads apart. */
+    /* Its address identifies the thread. */
     static __thread char thread_mark;
     static inline void *this_thread(void) { return &thread_mark; }
 
@@ -35,8 +34,8 @@ cdef extern from *:
 cdef enum:
     # States of a waiter; its word in memory is what it sleeps on.
     WAITER_ASLEEP = 0
-    WAITER_READY = 1                 # its flush is done, its turn to run is not yet
-    WAITER_NEXT = 2                  # awake, gets the turn next
+    WAITER_READY = 1                 # its flush is done, but it may not run yet
+    WAITER_NEXT = 2                  # awake, runs next
     WAITER_RUNS = 3
     SPINS_PER_LOOK = 32              # at the clock
 
@@ -55,10 +54,10 @@ cdef struct WaiterList:
     Waiter* first
     Waiter* last
 
-cdef struct Turns:
+cdef struct Handoff:
     WaiterList ready                 # asleep
     Waiter* next                     # awake
-    void* runner                     # thread that has the turn, NULL: nobody
+    void* runner                     # thread that runs; NULL: none
 
 
 cdef inline void unlink_waiter(WaiterList* waiters, Waiter* waiter) noexcept nogil:
@@ -93,53 +92,53 @@ cdef inline void insert_waiter(WaiterList* waiters, Waiter* waiter) noexcept nog
     insert_after(waiters, waiter, before)
 
 
-cdef inline Waiter* take_ready(Turns* turns) noexcept nogil:
-    cdef Waiter* waiter = turns.ready.first
+cdef inline Waiter* take_ready(Handoff* handoff) noexcept nogil:
+    cdef Waiter* waiter = handoff.ready.first
     if waiter != NULL:
-        unlink_waiter(&turns.ready, waiter)
+        unlink_waiter(&handoff.ready, waiter)
     return waiter
 
 
-cdef inline void give_turn(Turns* turns, Waiter* waiter) noexcept nogil:
-    turns.runner = waiter.thread
+cdef inline void run_waiter(Handoff* handoff, Waiter* waiter) noexcept nogil:
+    handoff.runner = waiter.thread
     store_word(&waiter.word, WAITER_RUNS)
 
 
-cdef uint32_t* call_next(Turns* turns) noexcept nogil:
-    """Let the first ready one be next if nobody is. The word to wake, or NULL.
+cdef uint32_t* call_next(Handoff* handoff) noexcept nogil:
+    """Make the first ready waiter the next unless there is one. The word to wake, or NULL.
 
-    The waiter may be gone when its word is woken: where nobody sleeps that does nothing.
+    The waiter may be gone when its word is woken: then the wake-up has no effect.
     """
-    cdef Waiter* waiter = take_ready(turns) if turns.next == NULL else NULL
+    cdef Waiter* waiter = take_ready(handoff) if handoff.next == NULL else NULL
     if waiter == NULL:
         return NULL
-    turns.next = waiter
+    handoff.next = waiter
     store_word(&waiter.word, WAITER_NEXT)
     return &waiter.word
 
 
-cdef uint32_t* start_turns(Turns* turns) noexcept nogil:
-    """Give the first ready one the turn if nobody has it. The word to wake, or NULL."""
-    cdef Waiter* waiter = take_ready(turns) if turns.runner == NULL and turns.next == NULL else NULL
+cdef uint32_t* start_handoff(Handoff* handoff) noexcept nogil:
+    """Let the first ready waiter run if no thread does. The word to wake, or NULL."""
+    cdef Waiter* waiter = take_ready(handoff) if handoff.runner == NULL and handoff.next == NULL else NULL
     if waiter == NULL:
         return NULL
-    give_turn(turns, waiter)
+    run_waiter(handoff, waiter)
     return &waiter.word
 
 
-cdef uint32_t* hand_turn_on(Turns* turns) noexcept nogil:
-    """End the turn of the calling thread, which has let go of the GIL. The word to wake, or NULL."""
-    if turns.runner != this_thread():
+cdef uint32_t* hand_over(Handoff* handoff) noexcept nogil:
+    """Let the next waiter run instead of the calling thread, which has released the GIL. The word to wake."""
+    if handoff.runner != this_thread():
         return NULL
-    turns.runner = NULL
-    if turns.next != NULL:
-        give_turn(turns, turns.next)
-        turns.next = NULL
-    return call_next(turns)
+    handoff.runner = NULL
+    if handoff.next != NULL:
+        run_waiter(handoff, handoff.next)
+        handoff.next = NULL
+    return call_next(handoff)
 
 
-cdef void spin_for_turn(const Waiter* waiter) noexcept nogil:
-    """Return when the turn has come, or has been another's for too long."""
+cdef void spin_for_handoff(const Waiter* waiter) noexcept nogil:
+    """Return when the waiter may run, or after SPIN_NS."""
     cdef int64_t until_ns = monotonic_ns() + SPIN_NS
     cdef int _i
     while monotonic_ns() < until_ns:
