@@ -40,7 +40,7 @@ async def lose_a_bookie(address: str, bookies: dict[str, subprocess.Popen[str]],
         taken = time.perf_counter() - begin
         await states.aclose()
         found = await client.repairs().examine(writer.ledger_id, every_entry=True)
-        assert not found.lacking
+        assert not found.missing_replicas
     return taken
 
 
@@ -88,7 +88,7 @@ async def copy_ledgers(cluster: Cluster, entries: int, ledgers: int) -> list[flo
                 rates.append(copied / 1e6 / (time.perf_counter() - begin))
                 assert copied > entries * ENTRY_BYTES
                 again = await repairs.examine(writer.ledger_id, every_entry=True)
-                assert not again.lacking
+                assert not again.missing_replicas
     return rates
 
 

@@ -70,7 +70,9 @@ def lacking(machines: Machines, ledger_ids: list[int]) -> list[int]:
     async def check() -> list[int]:
         async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
             repairs = client.repairs()
-            return [one for one in ledger_ids if (await repairs.examine(one, every_entry=True)).lacking]
+            return [
+                one for one in ledger_ids if (await repairs.examine(one, every_entry=True)).missing_replicas
+            ]
 
     return asyncio.run(check())
 

@@ -40,7 +40,7 @@ def sound(machines: Machines, ledger_id: int, last: int) -> None:
     assert (read["read"], read["lac"]) == (last + 1, last)
 
     async def look(client: AsyncLedgerClient) -> None:
-        assert not (await client.repairs().examine(ledger_id, every_entry=True)).lacking
+        assert not (await client.repairs().examine(ledger_id, every_entry=True)).missing_replicas
         reader = await client.open(ledger_id, b"pw")
         assert [one.entry_id async for one in reader.read()] == list(range(last + 1))
 

@@ -353,10 +353,10 @@ def open_ends_are_repaired(part: object) -> None:
         found = yield from RepairProcess.examine(part, every_entry=every_entry)
         if found is None:
             return None
-        lacking = tuple(
-            MissingReplicas(replace(one.fragment, sealed=True), one.places) for one in found.lacking
+        missing = tuple(
+            MissingReplicas(replace(one.fragment, sealed=True), one.places) for one in found.missing_replicas
         )
-        return replace(found, lacking=lacking)
+        return replace(found, missing_replicas=missing)
 
     if isinstance(part, RepairProcess):
         part.mend, part.examine = mend, examine

@@ -1,4 +1,4 @@
-"""What is missing of a ledger and what is done about it: stories, and copies that never get fewer."""
+"""Missing replicas of a ledger and their re-replication: stories, and replicas that never get fewer."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ READS_AT_ONCE = 3
 
 
 class Story:
-    """A ledger, and bookies with the entries that they have; entries that bookies lie about."""
+    """A ledger, and bookies with the entries that they have; wrong results of bookies."""
 
     def __init__(self) -> None:
         self.held: dict[str, set[int]] = {}
@@ -39,7 +39,7 @@ class Story:
         self.waited_ms: int | None = None
         self.rules = AuditRules()
 
-    def tell(self, step: datadriven.Step) -> str:
+    def run(self, step: datadriven.Step) -> str:
         return str(getattr(self, step.command)(step))
 
     def ledger(self, step: datadriven.Step) -> str:
@@ -82,7 +82,7 @@ class Story:
         return " ".join(self.there)
 
     def forget(self, step: datadriven.Step) -> str:
-        """`forget b 3,4`: it denies them, or answers otherwise."""
+        """`forget b 3,4`: it reports no such entries, or another result."""
         for entry_id in map(int, step.words[1].split(",")):
             answer = step.named.get("answer", "NO_SUCH_ENTRY")
             self.answers[step.words[0], entry_id] = Result[answer]
@@ -92,44 +92,43 @@ class Story:
     def there(self) -> list[str]:
         return sorted(self.held.keys() - self.lost)
 
-    def lacking(self, *, every_entry: bool = False) -> tuple[tuple[MissingReplicas, ...], int]:
-        check, asked = LedgerCheck(self.metadata, self.lac, self.there, every_entry=every_entry), 0
+    def missing_replicas(self, *, every_entry: bool = False) -> tuple[tuple[MissingReplicas, ...], int]:
+        check, sent = LedgerCheck(self.metadata, self.lac, self.there, every_entry=every_entry), 0
         while not check.done:
             for read in check.ready(READS_AT_ONCE):
-                asked += 1
+                sent += 1
                 result = self.answers.get((read.bookie, read.entry_id), Result.OK)
                 has = read.entry_id in self.held[read.bookie]
                 good = has and result is Result.OK
                 entry = LedgerEntry(1, read.entry_id, -1, 0, b"") if good else None
-                absent = Result.NO_SUCH_ENTRY
-                told = result if has else absent
-                # A wrong digest is a good answer without an entry.
-                told = Result.OK if told is Result.DIGEST_MATCH else told
-                check.answered(read.bookie, read.entry_id, told, entry)
-        return check.lacking, asked
+                sent_back = result if has else Result.NO_SUCH_ENTRY
+                # A wrong digest is a good result without an entry.
+                sent_back = Result.OK if sent_back is Result.DIGEST_MATCH else sent_back
+                check.answered(read.bookie, read.entry_id, sent_back, entry)
+        return check.missing_replicas, sent
 
     def check(self, step: datadriven.Step) -> str:
-        lacking, asked = self.lacking(every_entry="every" in step.words)
+        missing, sent = self.missing_replicas(every_entry="every" in step.words)
         lines = [
-            f"{lack.fragment.first_entry_id}: "
-            + " ".join(f"{lack.fragment.ensemble[at]} {why.name}" for at, why in lack.places.items())
-            for lack in lacking
+            f"{one.fragment.first_entry_id}: "
+            + " ".join(f"{one.fragment.ensemble[at]} {why.name}" for at, why in one.places.items())
+            for one in missing
         ]
-        return "\n".join([*lines, f"{asked} asked"])
+        return "\n".join([*lines, f"{sent} reads"])
 
     def next(self, step: datadriven.Step) -> str:
         waited_for = step.items("waited") if "waited" in step.named else ()
-        lacking, _ = self.lacking()
-        return next_step(self.metadata, self.lac, lacking, self.there, waited_for).name
+        missing, _ = self.missing_replicas()
+        return next_step(self.metadata, self.lac, missing, self.there, waited_for).name
 
     def repair(self, step: datadriven.Step) -> str:
         lines = []
-        lacking, _ = self.lacking(every_entry="every" in step.words)
-        for lack in lacking:
-            writable = [one for one in self.there if one not in step.named.get("readonly", "")]
-            repair = repair_of(lack, IN_ORDER, writable) if lack.fragment.sealed else None
+        missing, _ = self.missing_replicas(every_entry="every" in step.words)
+        for one in missing:
+            writable = [name for name in self.there if name not in step.named.get("readonly", "")]
+            repair = repair_of(one, IN_ORDER, writable) if one.fragment.sealed else None
             if repair is None:
-                lines.append(f"{lack.fragment.first_entry_id}: nothing can be done")
+                lines.append(f"{one.fragment.first_entry_id}: nothing can be done")
                 continue
             copies: dict[str, list[int]] = {}
             for entry_id, targets in repair.copies(self.metadata):
@@ -140,26 +139,26 @@ class Story:
             changed = repair.repaired(self.metadata)
             assert changed is not None
             self.metadata = changed
-            told = " ".join(f"{one} {','.join(map(str, ids))}" for one, ids in sorted(copies.items()))
-            lines.append(f"{lack.fragment.first_entry_id}: {told or 'no entries'}")
+            entries = " ".join(f"{name} {','.join(map(str, ids))}" for name, ids in sorted(copies.items()))
+            lines.append(f"{one.fragment.first_entry_id}: {entries or 'no entries'}")
         segments = (f"{one.first_entry_id}=({','.join(one.ensemble)})" for one in self.metadata.segments)
         return "\n".join([*lines, " ".join(segments)])
 
     def audit(self, step: datadriven.Step) -> str:
-        """`audit at=5 delay=10 known=(a,b) there=(a)`, or with the news of before."""
+        """`audit at=5 delay=10 known=(a,b) there=(a)`, or with the bookies of before."""
         now = step.integer("at")
         if "known" in step.named:
-            self.rules.look(step.items("known"), step.items("there"), now, step.integer("delay", 0))
+            self.rules.update(step.items("known"), step.items("there"), now, step.integer("delay", 0))
         if "force" in step.words:
             self.rules.force(now)
         due, then = self.rules.due(now), self.rules.deadline_ms()
-        when = "" if then is None else f", looks at {then}"
+        when = "" if then is None else f", due at {then}"
         return f"marks {' '.join(sorted(due)) or 'nothing'}{when}"
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_story(path: Path, rewrite: bool) -> None:
-    datadriven.run(path, Story().tell, rewrite=rewrite)
+    datadriven.run(path, Story().run, rewrite=rewrite)
 
 
 @st.composite
@@ -182,15 +181,15 @@ def ledgers(draw: st.DrawFn) -> LedgerMetadata:
 
 
 def copies(metadata: LedgerMetadata, held: dict[str, set[int]], entry_id: int) -> int:
-    """How many bookies have an entry that the metadata sends readers to."""
+    """Return how many bookies have an entry, of those that the metadata names for it."""
     ensemble = metadata.segment_of(entry_id).ensemble
     return sum(entry_id in held[ensemble[place]] for place in metadata.write_set(entry_id))
 
 
 @settings(max_examples=60)
 @given(metadata=ledgers(), draw=st.data())
-def test_copies_never_get_fewer_and_all_come_back(metadata: LedgerMetadata, draw: st.DataObject) -> None:
-    """Whatever is missing, and whichever copy fails: no entry has fewer copies at any time."""
+def test_replicas_never_get_fewer_and_all_are_restored(metadata: LedgerMetadata, draw: st.DataObject) -> None:
+    """Whatever is missing, and whichever copying fails: no entry ever has fewer replicas than before."""
     names = [f"b{at}" for at in range(8)]
     held: dict[str, set[int]] = {name: set() for name in names}
     for entry_id in range(metadata.last_entry_id + 1):
@@ -208,12 +207,12 @@ def test_copies_never_get_fewer_and_all_come_back(metadata: LedgerMetadata, draw
     story = Story()
     story.metadata, story.lac, story.held, story.lost = metadata, metadata.last_entry_id, held, lost
     for failing in (True, *[False] * 3):
-        for lack in story.lacking(every_entry=True)[0]:
+        for missing in story.missing_replicas(every_entry=True)[0]:
             before = {one: copies(story.metadata, held, one) for one in entries}
-            repair = repair_of(lack, IN_ORDER, there)
+            repair = repair_of(missing, IN_ORDER, there)
             if repair is None:
                 continue
-            assert all(place in lack.places for place in repair.successors)
+            assert all(place in missing.places for place in repair.successors)
             plan = list(repair.copies(story.metadata))
             stops = draw.draw(st.integers(0, len(plan))) if failing else len(plan)
             readable = [one for one in plan if one[0] in entries]
@@ -228,7 +227,7 @@ def test_copies_never_get_fewer_and_all_come_back(metadata: LedgerMetadata, draw
     if len(entries) == metadata.last_entry_id + 1 and len(there) >= metadata.ensemble_size:
         for one in entries:
             assert copies(story.metadata, held, one) == metadata.write_quorum
-        assert not story.lacking(every_entry=True)[0]
+        assert not story.missing_replicas(every_entry=True)[0]
 
 
 @given(metadata=ledgers(), place=st.integers(0, 4))
@@ -247,24 +246,24 @@ def test_metadata_that_changed_meanwhile_is_left_alone() -> None:
         ack_quorum=2,
         segments=(Segment(0, ("a", "b", "c")), Segment(10, ("a", "b", "d"))),
     )
-    lack = MissingReplicas(Fragment(0, 9, ("a", "b", "c"), sealed=True), {1: Result.NO_SUCH_ENTRY})
-    repair = repair_of(lack, IN_ORDER, ["a", "c", "e"])
+    one = MissingReplicas(Fragment(0, 9, ("a", "b", "c"), sealed=True), {1: Result.NO_SUCH_ENTRY})
+    repair = repair_of(one, IN_ORDER, ["a", "c", "e"])
     assert repair is not None
     assert repair.successors == {1: "e"}
     changed = repair.repaired(metadata)
     assert changed is not None
     assert changed.segments[0].ensemble == ("a", "e", "c")
-    assert repair.repaired(changed) is None, "somebody replaced b"
+    assert repair.repaired(changed) is None, "b was replaced"
     others = (Segment(0, ("e", "b", "c")), *metadata.segments[1:])
     taken = LedgerMetadata(ensemble_size=3, write_quorum=2, ack_quorum=2, segments=others)
-    assert repair.repaired(taken) is None, "e has got another place"
+    assert repair.repaired(taken) is None, "e is elsewhere in the ensemble"
     open_end = MissingReplicas(Fragment(10, 12, ("a", "b", "d"), sealed=False), {1: Result.NO_SUCH_ENTRY})
     at_end = repair_of(open_end, IN_ORDER, ["e"])
     assert at_end is not None
     assert at_end.repaired(metadata) is None, "its writer may be adding"
 
 
-def test_a_bookie_without_entries_can_be_let_go() -> None:
+def test_a_bookie_without_entries_is_not_needed() -> None:
     segments = (Segment(0, ("a", "b")), Segment(5, ("a", "c")))
     closed = LedgerMetadata(
         ensemble_size=2,

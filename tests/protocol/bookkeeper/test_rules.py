@@ -118,9 +118,9 @@ def test_a_recovery_keeps_what_an_older_segment_holds() -> None:
     assert fences.reads == tuple(SendRead(bookie, -1, fence=True) for bookie in ("b7", "b8", "b9"))
     for bookie in ("b7", "b8"):
         recovery.read_answered(bookie, -1, Result.NO_SUCH_LEDGER, None, 0)
-    asked = recovery.ready()
-    assert asked is not None
-    assert asked.reads == tuple(SendRead(bookie, 1) for bookie in ("b1", "b2", "b0"))
+    ready = recovery.ready()
+    assert ready is not None
+    assert ready.reads == tuple(SendRead(bookie, 1) for bookie in ("b1", "b2", "b0"))
     recovery.read_answered("b2", 1, Result.OK, LedgerEntry(LEDGER, 1, 0, 30, b"x" * 20), 0)
     probes = recovery.ready()
     assert probes is not None
@@ -207,7 +207,7 @@ def test_a_read_goes_from_bookie_to_bookie() -> None:
     read.answered("b2", Result.NO_SUCH_ENTRY, None, 2_002)
     assert read.result is None, "b0 may still answer"
     read.answered("b0", Result.BOOKIE_NOT_AVAILABLE, None, 2_003)
-    assert read.result is Result.DIGEST_MATCH, "damage is never told as absence"
+    assert read.result is Result.DIGEST_MATCH, "damage is never ready as absence"
 
 
 def test_an_entry_is_absent_only_when_its_whole_write_set_says_so() -> None:
@@ -257,9 +257,9 @@ def test_a_bookie_whose_fence_was_lost_is_fenced_when_it_denies_an_entry(*, prob
 
     late = status_of(bookies["b1"], to_b1)
     writer.answered("b1", 0, Result.OK if late is Status.EOK else Result.LEDGER_FENCED)
-    told = writer.ready()
-    assert told is not None
-    assert told.added == (Added(0, Result.LEDGER_FENCED if probes_fence else Result.OK),)
+    ready = writer.ready()
+    assert ready is not None
+    assert ready.added == (Added(0, Result.LEDGER_FENCED if probes_fence else Result.OK),)
 
 
 def status_of(bookie: BookieRules, request: m.Request) -> Status:

@@ -46,11 +46,11 @@ def check(
                         raise
                     continue  # deleted meanwhile
                 checked += 1
-                lacking += bool(found.lacking)
-                for lack in found.lacking:
+                lacking += bool(found.missing_replicas)
+                for lack in found.missing_replicas:
                     _print_lack(ledger_id, lack, as_json)
-                if mark and found.lacking:
-                    await _mark(client, ledger_id, found.lacking, every_entry)
+                if mark and found.missing_replicas:
+                    await _mark(client, ledger_id, found.missing_replicas, every_entry)
         return checked, lacking
 
     checked, lacking = run_client(work())
@@ -66,10 +66,10 @@ def check(
 async def _mark(client: Any, ledger_id: int, lacking: Any, every_entry: bool) -> None:
     import time
 
-    from pyledger.client.bookkeeper.fragment_replicator import lacking_bookies
+    from pyledger.client.bookkeeper.fragment_replicator import bookies_without_replicas
     from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 
-    told = (*lacking_bookies(lacking), *((EVERY_ENTRY,) if every_entry else ()))
+    told = (*bookies_without_replicas(lacking), *((EVERY_ENTRY,) if every_entry else ()))
     await client.cluster.marks.prepare()
     await client.cluster.marks.mark(ledger_id, told, time.time_ns() // 1_000_000)
 

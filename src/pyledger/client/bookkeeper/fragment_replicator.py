@@ -36,23 +36,24 @@ class Examination:
         stored: The metadata that was checked.
         last_add_confirmed: Id of its last entry, or the largest that bookies report.
         there: Bookies that were registered.
-        lacking: Fragments without some of their copies.
+        missing_replicas: By fragment.
     """
 
     stored: StoredMetadata
     last_add_confirmed: int
     there: frozenset[str]
-    lacking: tuple[MissingReplicas, ...]
+    missing_replicas: tuple[MissingReplicas, ...]
 
     def next_step(self, waited_for: Collection[str]) -> Step:
         """Return what to do next; see `protocol.bookkeeper.re_replication.next_step`."""
-        found = self.stored.metadata, self.last_add_confirmed, self.lacking, self.there
+        found = self.stored.metadata, self.last_add_confirmed, self.missing_replicas, self.there
         return next_step(*found, waited_for)
 
     @property
     def left_to_writer(self) -> frozenset[str]:
         """Bookies that only its writer can replace."""
-        return left_to_writer(self.stored.metadata, self.last_add_confirmed, self.lacking, self.there)
+        found = self.stored.metadata, self.last_add_confirmed, self.missing_replicas, self.there
+        return left_to_writer(*found)
 
 
 class LedgerReplication:
@@ -92,7 +93,7 @@ class LedgerReplication:
         there = frozenset({*registered.writable, *registered.read_only})
         check = LedgerCheck(stored.metadata, reader.last_add_confirmed, there, every_entry=every_entry)
         await self._run(check, ledger_id, digest)
-        return Examination(stored, reader.last_add_confirmed, there, check.lacking)
+        return Examination(stored, reader.last_add_confirmed, there, check.missing_replicas)
 
     async def copy(self, found: Examination) -> int:
         """Create the missing replicas of sealed fragments, as far as bookies are available.
@@ -108,8 +109,8 @@ class LedgerReplication:
         reader = self._reader(found.stored, digest)
         await self._bookies.look()  # a bookie that was just lost cannot be a target
         copied, replicated = 0, False
-        for lack in found.lacking:
-            repair = self._bookies.successors(lack) if lack.fragment.sealed else None
+        for missing in found.missing_replicas:
+            repair = self._bookies.successors(missing) if missing.fragment.sealed else None
             if repair is None:
                 continue
             copier = FragmentReplicator(
@@ -182,7 +183,7 @@ class LedgerReplication:
                 return
 
 
-def lacking_bookies(lacking: tuple[MissingReplicas, ...]) -> tuple[str, ...]:
+def bookies_without_replicas(missing: tuple[MissingReplicas, ...]) -> tuple[str, ...]:
     """Return the bookies whose replicas are missing, without duplicates."""
-    found: Mapping[str, None] = dict.fromkeys(bookie for lack in lacking for bookie in lack.bookies)
+    found: Mapping[str, None] = dict.fromkeys(bookie for one in missing for bookie in one.bookies)
     return tuple(found)

@@ -368,7 +368,7 @@ class AsyncManagedCursor(Lifecycle):
             await self.close()
             reader = await self._client.open(ledger_id, self._password, recover=False)
             self._readers[ledger_id] = reader
-        known = self._index.ledgers[self._index.place_of(ledger_id)].last_entry_id
+        known = self._index.ledgers[self._index.index_of(ledger_id)].last_entry_id
         last = await reader.read_last_confirmed()
         return reader, last if known is None else known
 

@@ -143,6 +143,6 @@ class RecoveryShell:
             if not self._done.done():
                 self._done.set_exception(error)
             return
-        on_stored = self._machine.stored if stored else self._machine.refused
+        on_stored = self._machine.stored if stored else self._machine.rejected
         on_stored(self._changes.stored.metadata)
         self._follow()

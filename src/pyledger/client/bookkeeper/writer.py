@@ -309,7 +309,7 @@ class AsyncLedgerWriter:
             self._problem = error
             self._machine.fail(Result.METADATA_VERSION)
         else:
-            on_stored = self._machine.stored if stored else self._machine.refused
+            on_stored = self._machine.stored if stored else self._machine.rejected
             on_stored(self._changes.stored.metadata)
         self._follow()
 

@@ -1,11 +1,11 @@
-"""What a bookie answers, and what it has to have on disk before it does.
+"""What a bookie answers, and what must be on disk before it answers.
 
-A shell journals the records of an outcome in order, and sends the answer once they are on disk. What is in
-memory is ahead of the disk: entries can be read before they are durable, as upstream.
+The server journals the records of an outcome in order, and sends the response once they are on disk. As
+upstream, entries can be read before they are durable.
 
-Three rules are stricter than upstream's: a fence is durable before any answer to the read that made it, the
-key of a ledger is journaled before its fence, and an add whose entry names another ledger or entry than its
-request is rejected. Upstream stores such an entry where its bytes say, and acknowledges the other one.
+Three rules are stricter than upstream's. A fence is durable before the response to the read that set it. The
+key of a ledger is journaled before its fence. An add is rejected if its entry has other ids than its request;
+upstream stores such an entry under its own ids, and acknowledges those of the request.
 
 Source: BookKeeper bookie/BookieImpl.java, LedgerDescriptorImpl.java, proto/ReadEntryProcessorV3.java,
 WriteEntryProcessorV3.java, ReadLacProcessorV3.java.
@@ -24,17 +24,17 @@ MASTER_KEY_BYTES = 20
 BATCH_BYTES_MAX = 5 << 20
 BATCH_ENTRIES_MAX = BATCH_BYTES_MAX // 4
 BATCH_HEAD_BYTES = 36
-"""What the first bytes of a batched answer are counted as."""
+"""Size that the head of a batched response counts."""
 ENTRY_HEAD_BYTES = 4
 PACKET_BYTES_MAX = 256
-"""Of a LAC packet; with the longest digest it has 36."""
+"""Limit of a LAC packet; with the longest digest it has 36 bytes."""
 _IDS_AND_LAC = struct.Struct(">qqq")
 _PACKET_LAC = struct.Struct(">8xq")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
-    """An entry, for the journal."""
+    """An entry, as the journal stores it."""
 
     ledger_id: int
     entry_id: int
@@ -43,7 +43,7 @@ class EntryRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """The first that is known of a ledger: its master key."""
+    """The master key of a ledger: its first record."""
 
     ledger_id: int
     master_key: bytes
@@ -51,14 +51,14 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class FenceRecord:
-    """A ledger's writer is locked out."""
+    """A ledger is fenced."""
 
     ledger_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LacRecord:
-    """What a writer told of its last confirmed entry."""
+    """The last confirmed entry, which a writer sent apart from its entries."""
 
     ledger_id: int
     packet: bytes
@@ -69,12 +69,12 @@ Record = EntryRecord | KeyRecord | FenceRecord | LacRecord
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What to journal, and what to answer.
+    """The records to journal, and the response.
 
     Attributes:
-        response: The answer; None: the connection has to be closed.
+        response: The response; None: the connection has to be closed.
         records: To be journaled, in this order.
-        early: The answer may go before they are on disk.
+        early: The response may be sent before they are on disk.
     """
 
     response: m.Response | None
@@ -83,33 +83,33 @@ class Outcome:
 
 
 class EntryStorage(Protocol):
-    """Where a bookie finds entries, those included that are not on disk yet.
+    """The entries of a bookie, including those not on disk yet.
 
-    None is a promise that an entry was never stored: a failure to look has to be an exception.
+    None means that an entry was never stored: a failed read has to raise an exception.
     """
 
     def can_hold(self, ledger_id: int, entry_id: int) -> bool:
         """Whether it can store an entry with this id (0 or above)."""
 
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
-        """Store an entry, in the place of an older copy."""
+        """Store an entry; it replaces an older copy."""
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """An entry."""
+        """Return an entry; None: it was never stored."""
 
     def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
-        """Entries from one on without a hole, as far as they are at hand; each counts with 4 bytes more."""
+        """Return consecutive entries that need no wait for the disk; each counts with 4 bytes more."""
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """The highest id that is there."""
+        """Return the highest entry of a ledger; None: it has none."""
 
     def entry_ranges(self, ledger_id: int) -> Iterable[range]:
-        """Ids of all that are there: runs without a hole, ascending."""
+        """Yield the entries of a ledger as ranges without a hole, ascending."""
 
 
 @dataclass(slots=True)
 class LedgerAtBookie:
-    """What a bookie knows of a ledger beside its entries."""
+    """What a bookie stores of a ledger besides its entries."""
 
     master_key: bytes
     fenced: bool = False
@@ -117,7 +117,7 @@ class LedgerAtBookie:
     packet: bytes | None = None
 
     def learn_confirmed(self, packet: bytes) -> None:
-        """Take a LAC packet, which a writer sent apart from its entries."""
+        """Update the LAC from a packet that a writer sent apart from its entries."""
         (confirmed,) = _PACKET_LAC.unpack_from(packet)
         self.packet = packet
         self.last_add_confirmed = max(self.last_add_confirmed, confirmed)
@@ -129,18 +129,18 @@ class BookieRules:
 
     Attributes:
         storage: Its entries.
-        ledgers: All that it has heard of.
-        read_only: Ordinary adds are refused.
-        room_for_recovery: A read-only bookie still takes adds of high priority.
+        ledgers: All ledgers that it knows.
+        read_only: Plain adds are rejected.
+        takes_recovery_adds: A read-only bookie still takes adds of high priority.
     """
 
     storage: EntryStorage
     ledgers: dict[int, LedgerAtBookie] = field(default_factory=dict)
     read_only: bool = False
-    room_for_recovery: bool = True
+    takes_recovery_adds: bool = True
 
     def replay(self, record: Record) -> None:
-        """Take a record of the journal again. Fences do not stop what was acknowledged before them."""
+        """Apply a record of the journal at a start. A fence rejects no entry that was acknowledged before."""
         if isinstance(record, KeyRecord):
             self.ledgers.setdefault(record.ledger_id, LedgerAtBookie(record.master_key))
             return
@@ -193,7 +193,7 @@ class BookieRules:
     def _may_add(self, request: m.AddRequest) -> tuple[Status, tuple[Record, ...]]:
         if len(request.entry) < _IDS_AND_LAC.size:
             return Status.EBADREQ, ()
-        if self.read_only and not (request.priority > 0 and self.room_for_recovery):
+        if self.read_only and not (request.priority > 0 and self.takes_recovery_adds):
             return Status.EREADONLY, ()
         ledger_id, entry_id, _ = _IDS_AND_LAC.unpack_from(request.entry)
         if (ledger_id, entry_id) != (request.ledger_id, request.entry_id) or ledger_id < 0 or entry_id < 0:
@@ -213,7 +213,7 @@ class BookieRules:
         ledger.last_add_confirmed = max(ledger.last_add_confirmed, confirmed)
 
     def _open(self, ledger_id: int, master_key: bytes) -> tuple[LedgerAtBookie | None, tuple[Record, ...]]:
-        """The ledger, and what has to be journaled of it first; None: this is not its key."""
+        """Return the ledger, and the records to journal first; None: the key is wrong."""
         ledger = self.ledgers.get(ledger_id)
         if ledger is not None:
             return (ledger if compare_digest(ledger.master_key, master_key) else None), ()
@@ -226,7 +226,7 @@ class BookieRules:
 
     def _read(self, request: m.ReadRequest) -> Outcome:
         if request.piggyback:
-            return self._read_behind(request)
+            return self._read_after(request)
         records: tuple[Record, ...] = ()
         if request.fence:
             status, records = self._fence(request.ledger_id, request.master_key)
@@ -237,10 +237,10 @@ class BookieRules:
         confirmed = None if request.fence or entry is None or ledger is None else ledger.last_add_confirmed
         return Outcome(_read_answer(request, status, entry, confirmed), records)
 
-    def _read_behind(self, request: m.ReadRequest) -> Outcome:
-        """The entry behind the one that the reader knows as confirmed, once that has moved on.
+    def _read_after(self, request: m.ReadRequest) -> Outcome:
+        """Read the entry after `previous_lac` once it is confirmed.
 
-        Waiting is the shell's part: it asks again when an entry came or the time is over.
+        The server does the waiting: it calls again after an add or at the timeout.
         """
         if request.entry_id != INVALID_ENTRY_ID or request.previous_lac is None:
             return Outcome(_read_answer(request, Status.EBADREQ))
@@ -265,7 +265,7 @@ class BookieRules:
         ledger, records = self._open(ledger_id, master_key)
         if ledger is None:
             return Status.EUA, ()
-        # Journaled again each time: an earlier record may not be on disk yet, and this answer vouches for it.
+        # Journaled each time: an earlier record may not be on disk yet, but this response depends on it.
         ledger.fenced = True
         return Status.EOK, (*records, FenceRecord(ledger_id))
 
@@ -306,7 +306,7 @@ class BookieRules:
         more = self.storage.following(request.ledger_id, request.entry_id + 1, count_max, left)
         return Status.EOK, (entry, *more)
 
-    # --- what is confirmed
+    # --- the last confirmed entry
 
     def _read_lac(self, request: m.ReadLacRequest) -> Outcome:
         _, last = self._find(request.ledger_id, INVALID_ENTRY_ID)
@@ -374,7 +374,7 @@ _ANSWERS: dict[type[m.Request], type[m.Response]] = {
 
 
 def rejection(request: m.Request, status: Status) -> m.Response:
-    """An answer that says nothing but a status, in the words of its request."""
+    """Return a response with nothing but a status, of the type that the request needs."""
     txn_id = request.txn_id
     if (kind := _ANSWERS.get(type(request))) is not None:
         ids = {name: getattr(request, name) for name in ("ledger_id", "entry_id") if hasattr(request, name)}
@@ -382,4 +382,4 @@ def rejection(request: m.Request, status: Status) -> m.Response:
     number = request.number if isinstance(request, m.UnknownRequest) else request.operation
     if number == m.Operation.ADD_ENTRY:
         return m.AddResponse(status=status, txn_id=txn_id, ledger_id=0, entry_id=0)  # as upstream
-    return m.RefusedResponse(status=status, txn_id=txn_id, number=number)
+    return m.RejectedResponse(status=status, txn_id=txn_id, number=number)

@@ -1,4 +1,4 @@
-"""Reading one entry: from one bookie of its write set after the other, or from all of them at once.
+"""Reading one entry: from the bookies of its write set one after another, or from all of them at once.
 
 Source: BookKeeper client/ReadOpBase.java, PendingReadOp.java, LedgerRecoveryOp.java.
 """
@@ -12,12 +12,12 @@ from pyledger.protocol.bookkeeper.quorum import absent_after
 from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 
 SPECULATIVE_MS = 2_000
-"""A bookie that takes longer is not waited for alone."""
+"""After this time without a response the next bookie gets the read, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendRead:
-    """Ask one bookie for one entry; -1 is the last that it has."""
+    """Read one entry from one bookie; entry -1: the last one that it has."""
 
     bookie: str
     entry_id: int
@@ -25,11 +25,11 @@ class SendRead:
 
 
 class EntryRead:
-    """One read by a reader: the first good answer counts.
+    """One read by a reader: the first good response counts.
 
     Attributes:
-        entry: The answer.
-        result: How it ended; None: it goes on.
+        entry: The entry of that response.
+        result: The result; None: the read is in progress.
     """
 
     __slots__ = ("_next_ms", "_order", "_sends", "_speculative_ms", "_waiting", "entry", "entry_id", "result")
@@ -43,14 +43,14 @@ class EntryRead:
         prefer: Sequence[str] = (),
         speculative_ms: int | None = SPECULATIVE_MS,
     ) -> None:
-        """Begin with the first bookie.
+        """Send the read to the first bookie.
 
         Args:
             metadata: Of the ledger.
-            entry_id: Which.
+            entry_id: The entry.
             now_ms: The time.
-            prefer: Bookies from the best one on; others come last, in the order of the write set.
-            speculative_ms: When the next one is asked too; None: only after a failure.
+            prefer: Bookies, the best one first; others come last, in the order of the write set.
+            speculative_ms: Time after which the next bookie gets the read, too; None: only after a failure.
         """
         ensemble = metadata.segment_of(entry_id).ensemble
         held = [ensemble[place] for place in metadata.write_set(entry_id)]
@@ -63,10 +63,10 @@ class EntryRead:
         self._speculative_ms = speculative_ms
         self._next_ms = now_ms
         self._sends: list[SendRead] = []
-        self._ask(now_ms)
+        self._send_next(now_ms)
 
     def answered(self, bookie: str, result: Result, entry: LedgerEntry | None, now_ms: int) -> None:
-        """A bookie answered; `entry` comes with a good answer whose digest was right."""
+        """Handle a response; `entry` is None unless the result is good and the digest matches."""
         if self.result is not None or self._waiting.get(bookie, Result.OK) is not None:
             return
         if result is Result.OK and entry is not None:
@@ -74,27 +74,27 @@ class EntryRead:
             return
         self._waiting[bookie] = Result.DIGEST_MATCH if result is Result.OK else result
         if self._order:
-            self._ask(now_ms)
+            self._send_next(now_ms)
         elif None not in self._waiting.values():
             self.result = worst(tuple(found for found in self._waiting.values() if found is not None))
 
     def tick(self, now_ms: int) -> None:
-        """Time passed."""
+        """Handle the passing of time."""
         deadline = self.deadline_ms()
         if deadline is not None and now_ms >= deadline:
-            self._ask(now_ms)
+            self._send_next(now_ms)
 
     def deadline_ms(self) -> int | None:
-        """When `tick` is needed."""
+        """Return when to call `tick`; None: never."""
         waits = self.result is None and self._order and self._speculative_ms is not None
         return self._next_ms if waits else None
 
     def ready(self) -> tuple[SendRead, ...]:
-        """What to send, told once."""
+        """Return the reads to send, each once."""
         sends, self._sends = tuple(self._sends), []
         return sends
 
-    def _ask(self, now_ms: int) -> None:
+    def _send_next(self, now_ms: int) -> None:
         bookie = self._order.pop(0)
         self._waiting[bookie] = None
         self._sends.append(SendRead(bookie, self.entry_id))
@@ -102,7 +102,7 @@ class EntryRead:
 
 
 def worst(results: Sequence[Result]) -> Result:
-    """What to tell of several failures: a real fault before silence; an absence where all tell it."""
+    """Return the result of several failures: faults first, an absence only if all report it."""
     return min(results, key=_precedence)
 
 
@@ -113,18 +113,18 @@ def _precedence(result: Result) -> int:
 
 
 class EntryProbe:
-    """One read by a recovery: all of a write set are asked whether an entry can have been confirmed.
+    """One read by a recovery, from all bookies of a write set: can an entry have been confirmed?
 
     Attributes:
-        entry: It exists.
+        entry: The entry, if a bookie has it.
         absent: It cannot have been confirmed.
-        failed: Neither can be known.
+        failed: Neither can be decided.
     """
 
     __slots__ = ("_absent_after", "_answers", "absent", "bookies", "entry", "failed")
 
     def __init__(self, metadata: LedgerMetadata, ensemble: Sequence[str], entry_id: int) -> None:
-        """Nobody has answered."""
+        """A read without responses."""
         self.bookies = tuple(ensemble[place] for place in metadata.write_set(entry_id))
         self.entry: LedgerEntry | None = None
         self._absent_after = absent_after(metadata)
@@ -132,7 +132,7 @@ class EntryProbe:
         self.absent = self.failed = False
 
     def answered(self, bookie: str, result: Result, entry: LedgerEntry | None) -> None:
-        """A bookie answered; a good answer without an entry had a wrong digest."""
+        """Handle a response; a good result without an entry means a wrong digest."""
         if bookie not in self.bookies or bookie in self._answers or self.done:
             return
         self._answers[bookie] = Result.DIGEST_MATCH if result is Result.OK and entry is None else result
@@ -145,5 +145,5 @@ class EntryProbe:
 
     @property
     def done(self) -> bool:
-        """Whether further answers change nothing."""
+        """Whether further responses change nothing."""
         return self.entry is not None or self.absent or self.failed

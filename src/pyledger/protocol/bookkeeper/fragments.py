@@ -1,7 +1,7 @@
-"""Fragments of a ledger, and which of their copies are missing.
+"""Fragments of a ledger, and their missing replicas.
 
-A fragment is what the entries of one ensemble are. Its copies at a bookie are taken for whole when the first
-and the last entry are there that the bookie should have; a full check reads every entry.
+A fragment is the entries of one ensemble. A check reads the first and the last entry that each bookie should
+have; if both are there, it takes the replica for complete. A full check reads every entry.
 
 Source: BookKeeper client/LedgerChecker.java, LedgerFragment.java.
 """
@@ -18,13 +18,13 @@ from pyledger.protocol.bookkeeper.result_codes import Result
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Entries that one ensemble holds; at least one.
+    """The entries of one ensemble; at least one.
 
     Attributes:
-        first_entry_id: Where its segment begins.
-        last_entry_id: The last one that is known to be confirmed.
-        ensemble: Its bookies, by place.
-        sealed: Nobody adds to it any more.
+        first_entry_id: The first entry of its segment.
+        last_entry_id: The last entry that is known to be confirmed.
+        ensemble: Its bookies; their order matters.
+        sealed: No entries are added to it any more.
     """
 
     first_entry_id: int
@@ -34,25 +34,25 @@ class Fragment:
 
     @property
     def entry_ids(self) -> range:
-        """All of its entries."""
+        """The ids of its entries."""
         return range(self.first_entry_id, self.last_entry_id + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class MissingReplicas:
-    """Places of a fragment without their copies, and how that was seen."""
+    """The missing replicas of a fragment: indexes in its ensemble, each with the result that showed it."""
 
     fragment: Fragment
     places: Mapping[int, Result]
 
     @property
     def bookies(self) -> tuple[str, ...]:
-        """The bookies at those places."""
+        """The bookies that should have these replicas."""
         return tuple(self.fragment.ensemble[place] for place in self.places)
 
 
 def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> tuple[Fragment, ...]:
-    """Fragments with entries that are confirmed, by their first entry.
+    """Return the fragments that have confirmed entries, ascending.
 
     Args:
         metadata: Of the ledger.
@@ -70,13 +70,13 @@ def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> tuple[Fra
 
 
 def held_by(metadata: LedgerMetadata, fragment: Fragment, place: int) -> Iterator[int]:
-    """Entries of a fragment that belong to a place, ascending."""
+    """Yield the entries of a fragment that one bookie of its ensemble should have, ascending."""
     size, quorum = metadata.ensemble_size, metadata.write_quorum
     return (entry_id for entry_id in fragment.entry_ids if (place - entry_id) % size < quorum)
 
 
 def ends_at(metadata: LedgerMetadata, fragment: Fragment, place: int) -> tuple[int, ...]:
-    """The first and the last entry of a fragment that belong to a place; one or none in a short fragment."""
+    """Return the first and the last entry that one bookie should have; a short fragment has one or none."""
     size, quorum, ids = metadata.ensemble_size, metadata.write_quorum, fragment.entry_ids
     found = []
     for near in (ids[:size], ids[::-1][:size]):
@@ -87,20 +87,20 @@ def ends_at(metadata: LedgerMetadata, fragment: Fragment, place: int) -> tuple[i
 
 
 def named_in(metadata: LedgerMetadata, bookies: Collection[str]) -> tuple[str, ...]:
-    """Those of some bookies that a ledger is spread over, sorted."""
+    """Return those of some bookies that are in ensembles of a ledger, sorted."""
     members = {bookie for segment in metadata.segments for bookie in segment.ensemble}
     return tuple(sorted(members.intersection(bookies)))
 
 
 def keeps_entries(metadata: LedgerMetadata, bookie: str) -> bool:
-    """Whether copies at a bookie may be needed: a ledger without an entry there can do without it."""
+    """Whether replicas of a bookie may be needed: not if no entry of a closed ledger belongs there."""
     if not metadata.closed:
         return bool(named_in(metadata, (bookie,)))
     return any(bookie in fragment.ensemble for fragment in fragments_of(metadata, metadata.last_entry_id))
 
 
 class LedgerCheck:
-    """Which copies of one ledger are missing. A shell sends what `ready` gives, and tells the answers."""
+    """Find the missing replicas of one ledger. The caller sends the reads of `ready` and reports results."""
 
     def __init__(
         self,
@@ -110,36 +110,36 @@ class LedgerCheck:
         *,
         every_entry: bool = False,
     ) -> None:
-        """Nobody was asked yet.
+        """A check that has sent nothing yet.
 
         Args:
             metadata: As stored.
             last_add_confirmed: Of a ledger that is not closed.
-            there: Bookies that are registered; copies at others are missing without a question.
-            every_entry: Not the first and the last of each place alone.
+            there: Bookies that are registered; replicas of others count as missing without a read.
+            every_entry: Read every entry, not only the first and the last one of each bookie.
         """
         self.metadata = metadata
         self.fragments = fragments_of(metadata, last_add_confirmed)
-        self._lacking: dict[int, dict[int, Result]] = {}
+        self._missing: dict[int, dict[int, Result]] = {}
         self._there, self._every_entry = frozenset(there), every_entry
         self._waiting: set[tuple[str, int]] = set()
-        self._questions = self._all_questions()
-        self._asked_all = False
+        self._reads = self._all_reads()
+        self._sent_all = False
 
     def ready(self, count_max: int) -> list[SendRead]:
-        """What to ask next; `count_max` reads may wait for their answers in all."""
+        """Return the next reads to send; at most `count_max` are in flight."""
         sends: list[SendRead] = []
-        while not self._asked_all and len(self._waiting) < count_max:
-            read = next(self._questions, None)
+        while not self._sent_all and len(self._waiting) < count_max:
+            read = next(self._reads, None)
             if read is None:
-                self._asked_all = True
+                self._sent_all = True
             else:
                 self._waiting.add((read.bookie, read.entry_id))
                 sends.append(read)
         return sends
 
     def answered(self, bookie: str, entry_id: int, result: Result, entry: LedgerEntry | None) -> None:
-        """A bookie answered, or did not in time; a good answer without an entry had a wrong digest."""
+        """Handle a response or a timeout; a good result without an entry means a wrong digest."""
         if (bookie, entry_id) not in self._waiting:
             return
         self._waiting.discard((bookie, entry_id))
@@ -148,31 +148,31 @@ class LedgerCheck:
         segment = self.metadata.segment_of(entry_id)
         place = segment.ensemble.index(bookie)
         found = Result.DIGEST_MATCH if result is Result.OK else result
-        self._lacking.setdefault(segment.first_entry_id, {}).setdefault(place, found)
+        self._missing.setdefault(segment.first_entry_id, {}).setdefault(place, found)
 
     @property
     def done(self) -> bool:
-        """Whether all answers are there, once `ready` gave nothing more."""
-        return self._asked_all and not self._waiting
+        """Whether all results are known, after `ready` has returned the last reads."""
+        return self._sent_all and not self._waiting
 
     @property
-    def lacking(self) -> tuple[MissingReplicas, ...]:
-        """Fragments without some of their copies."""
+    def missing_replicas(self) -> tuple[MissingReplicas, ...]:
+        """The missing replicas, by fragment."""
         return tuple(
-            MissingReplicas(fragment, dict(sorted(self._lacking[fragment.first_entry_id].items())))
+            MissingReplicas(fragment, dict(sorted(self._missing[fragment.first_entry_id].items())))
             for fragment in self.fragments
-            if fragment.first_entry_id in self._lacking
+            if fragment.first_entry_id in self._missing
         )
 
-    def _all_questions(self) -> Iterator[SendRead]:
+    def _all_reads(self) -> Iterator[SendRead]:
         for fragment in self.fragments:
             for place, bookie in enumerate(fragment.ensemble):
                 if bookie not in self._there:
-                    missing = self._lacking.setdefault(fragment.first_entry_id, {})
+                    missing = self._missing.setdefault(fragment.first_entry_id, {})
                     missing[place] = Result.BOOKIE_NOT_AVAILABLE
                     continue
-                asked = held_by if self._every_entry else ends_at
-                for entry_id in asked(self.metadata, fragment, place):
-                    if place in self._lacking.get(fragment.first_entry_id, ()):
+                entries_of = held_by if self._every_entry else ends_at
+                for entry_id in entries_of(self.metadata, fragment, place):
+                    if place in self._missing.get(fragment.first_entry_id, ()):
                         break
                     yield SendRead(bookie, entry_id)

@@ -1,6 +1,6 @@
 """Reads of a ledger that wait until more of it is confirmed.
 
-Source: BookKeeper bookie/Watchable and LongPollReadEntryProcessorV3.java; there each add asks every reader.
+Source: BookKeeper bookie/Watchable and LongPollReadEntryProcessorV3.java; there each add checks every reader.
 """
 
 import heapq
@@ -15,8 +15,9 @@ SPARE_NUMBERS = 64
 class HeldReads(Generic[R]):
     """The held reads of one ledger, by the last add confirmed that each knows.
 
-    An add costs what it answers, and the logarithm of the different numbers; it does not ask the others.
-    Invariant: each number in `_reads` is in the heap `_known`, which may have others besides, and some twice.
+    An add only visits the reads that it completes, plus the logarithm of the number of different LACs.
+    Invariant: each number in `_reads` is in the heap `_known`, which may also have other numbers, and
+        duplicates.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class HeldReads(Generic[R]):
             self._known = sorted(self._reads)
 
     def drop(self, known: int, key: int) -> R:
-        """Hold a read no more."""
+        """Remove and return a held read."""
         reads = self._reads[known]
         read = reads.pop(key)
         if not reads:
@@ -48,14 +49,14 @@ class HeldReads(Generic[R]):
         return read
 
     def take(self, confirmed: int) -> list[R]:
-        """Hold no more the reads that know less than what is confirmed now; return them."""
+        """Remove and return the reads whose known LAC is below `confirmed`."""
         taken: list[R] = []
         while self._known and self._known[0] < confirmed:
             taken.extend(self._reads.pop(heapq.heappop(self._known), {}).values())
         return taken
 
     def take_all(self) -> list[R]:
-        """Hold nothing any more; return all reads."""
+        """Remove and return all reads."""
         taken = list(self)
         self._reads.clear()
         self._known.clear()

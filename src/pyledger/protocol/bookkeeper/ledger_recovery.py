@@ -1,7 +1,7 @@
-"""Recovery of a ledger that its writer left: fence, find the end, copy what may have been confirmed, close.
+"""Recovery of a ledger whose writer is gone: fence, find the end, copy what may have been confirmed, close.
 
-The order of duties: nobody but a recovery may change the metadata; so many bookies are fenced that the writer
-can confirm nothing more; every entry that it can have confirmed is added again; then the end is stored.
+The order of steps: mark the metadata, so that only a recovery may change it; fence enough bookies that the
+writer can confirm nothing more; add again every entry that it can have confirmed; store the end.
 
 Source: BookKeeper client/ReadOnlyLedgerHandle.java, LedgerRecoveryOp.java, ReadLastConfirmedOp.java.
 """
@@ -20,7 +20,7 @@ from pyledger.protocol.bookkeeper.result_codes import Result
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReady:
-    """What a shell has to do. `done` is told once, after all else."""
+    """What the caller has to do. `done` is returned once, after everything else."""
 
     reads: tuple[SendRead, ...]
     adds: tuple[SendBatch, ...]
@@ -32,16 +32,16 @@ class LedgerRecovery:
     """Closes a ledger.
 
     Attributes:
-        metadata: As last known to be stored; closed, once `done` is good.
+        metadata: The latest stored metadata that is known; closed once `done` is good.
     """
 
     def __init__(self, metadata: LedgerMetadata, replace: Replace, *, read_ahead: int = 1) -> None:
-        """Begin with the metadata as it is stored.
+        """A recovery from the stored metadata.
 
         Args:
             metadata: Of a ledger in any state.
             replace: Chooses other bookies for entries that are added again.
-            read_ahead: Entries that are asked for at once, behind the last confirmed one.
+            read_ahead: Number of entries after the last confirmed one that are read at once.
         """
         self.metadata = metadata
         self._replace, self._read_ahead = replace, read_ahead
@@ -56,7 +56,7 @@ class LedgerRecovery:
         self._last: LedgerEntry | None = None
         self._confirmed_read: EntryProbe | None = None
         self._writer: LedgerWriter | None = None
-        # As of the fence: entries are looked for where the writer put them, whatever is replaced meanwhile.
+        # As of the fence: entries are read where the writer put them, whatever is replaced meanwhile.
         self._ensemble: tuple[str, ...] = ()
         self._probes: dict[int, EntryProbe] = {}
         self._next_probe = 0
@@ -64,10 +64,10 @@ class LedgerRecovery:
         self._end_known = False
         self._begin()
 
-    # --- what happens
+    # --- events
 
     def stored(self, metadata: LedgerMetadata) -> None:
-        """The proposal was stored."""
+        """Handle that the proposal was stored."""
         self.metadata = metadata
         if self._writer is None:
             self._proposal = None
@@ -76,26 +76,26 @@ class LedgerRecovery:
             self._writer.stored(metadata)
             self._follow_writer()
 
-    def refused(self, current: LedgerMetadata) -> None:
-        """The proposal was not stored: somebody has changed the metadata to `current`."""
+    def rejected(self, current: LedgerMetadata) -> None:
+        """Handle that the proposal was not stored: another client has changed the metadata to `current`."""
         self.metadata = current
         if self._writer is None:
             self._proposal = None
             self._begin()
         else:
-            self._writer.refused(current)
+            self._writer.rejected(current)
             self._follow_writer()
 
     def read_answered(
         self, bookie: str, entry_id: int, result: Result, entry: LedgerEntry | None, now_ms: int
     ) -> None:
-        """A bookie answered a read, or did not in time; an entry whose digest is wrong is None.
+        """Handle the response to a read, or its timeout; an entry whose digest is wrong is None.
 
         Args:
-            bookie: Which.
-            entry_id: As it was asked for.
-            result: How.
-            entry: What it sent.
+            bookie: The bookie.
+            entry_id: As in the request.
+            result: The result.
+            entry: The entry in the response.
             now_ms: The time.
         """
         if self._over:
@@ -112,23 +112,23 @@ class LedgerRecovery:
             self._scan(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Time passed."""
+        """Handle the passing of time."""
         if self._writer is not None:
             self._writer.tick(now_ms)
             self._follow_writer()
 
     def deadline_ms(self) -> int | None:
-        """When `tick` is needed."""
+        """Return when to call `tick`; None: never."""
         return None if self._writer is None or self._over else self._writer.deadline_ms()
 
     def add_answered(self, bookie: str, entry_id: int, result: Result) -> None:
-        """A bookie answered an add, or did not in time."""
+        """Handle the response to an add, or its timeout."""
         if self._writer is not None and not self._over:
             self._writer.answered(bookie, entry_id, result)
             self._follow_writer()
 
     def ready(self) -> RecoveryReady | None:
-        """What to do now, told once; None: nothing."""
+        """Return what to do now, each step once; None: nothing."""
         proposal, self._proposal = self._proposal, None
         done, self._done = self._done, None
         if not (self._reads or self._adds or proposal or done is not None):
@@ -137,7 +137,7 @@ class LedgerRecovery:
         self._reads, self._adds = [], []
         return ready
 
-    # --- nobody else writes
+    # --- lock other writers out
 
     def _begin(self) -> None:
         if self.metadata.closed:
@@ -159,7 +159,7 @@ class LedgerRecovery:
         if not self._fencing or bookie not in self._silent:
             return
         self._silent.discard(bookie)
-        # A last entry that is damaged tells nothing: upstream counts it, which may hide confirmed entries.
+        # A damaged last entry does not count. Upstream counts it, which may hide confirmed entries.
         damaged = result is Result.OK and entry is None
         self._coverage.answered(self._ensemble.index(bookie), Result.DIGEST_MATCH if damaged else result)
         if entry is not None and (self._last is None or _known(entry) > _known(self._last)):
@@ -179,7 +179,7 @@ class LedgerRecovery:
         return floor if self._last is None else max(self._last.last_add_confirmed, floor)
 
     def _read_confirmed(self) -> None:
-        """Its length is that of the ledger, if nothing follows; upstream closes with a wrong one then."""
+        """Read its length: the ledger's if no entry follows. Upstream then closes with a wrong length."""
         confirmed = self._confirmed
         if confirmed == INVALID_ENTRY_ID:
             self._confirmed_read = None
@@ -197,7 +197,7 @@ class LedgerRecovery:
         if probe.entry is not None:
             self._open_writer(probe.entry.length)
         elif probe.absent:
-            # Its bookies deny an entry that was confirmed: what they know of a later one is all there is.
+            # No bookie has the confirmed entry: the length of a later entry is all that is known.
             self._open_writer(0 if self._last is None else self._last.length)
         else:
             self._end(Result.LEDGER_RECOVERY)
@@ -208,9 +208,9 @@ class LedgerRecovery:
         self._writer = LedgerWriter(
             self.metadata, self._replace, recovery=True, last_add_confirmed=confirmed, length=length
         )
-        self._ask()
+        self._read_on()
 
-    def _ask(self) -> None:
+    def _read_on(self) -> None:
         while not self._end_known and self._next_probe < self._next_add + self._read_ahead:
             probe = self._probes[self._next_probe] = EntryProbe(
                 self.metadata, self._ensemble, self._next_probe
@@ -219,9 +219,9 @@ class LedgerRecovery:
             self._next_probe += 1
 
     def _scan(self, now_ms: int) -> None:
-        """Add what was found, in order, up to the first entry that cannot have been confirmed."""
+        """Add the entries that were found, in order, up to the first one that cannot have been confirmed."""
         if self._writer is None:
-            raise InvariantError("entries are looked for before the last confirmed one is known")
+            raise InvariantError("entries are read before the last confirmed one is known")
         while not self._end_known and (probe := self._probes.get(self._next_add)) is not None and probe.done:
             if probe.failed:
                 self._end(Result.LEDGER_RECOVERY)
@@ -233,7 +233,7 @@ class LedgerRecovery:
             del self._probes[self._next_add]
             self._next_add += 1
             self._writer.add([probe.entry.payload], now_ms, length=probe.entry.length)
-        self._ask()
+        self._read_on()
         self._follow_writer()
 
     # --- the end

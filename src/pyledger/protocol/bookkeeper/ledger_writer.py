@@ -1,11 +1,11 @@
-"""The writer of a ledger: entries in order to their write sets, confirmed in order, bookies replaced.
+"""The writer of a ledger: sends entries to their write sets, confirms them in order, replaces bookies.
 
-A shell sends what `ready` gives, stores a proposed metadata with compare-and-set, and tells what came of it.
-Entries are confirmed strictly in order; none while the ensemble changes. An add that failed may still be
-found by a recovery: its outcome is unknown.
+The caller sends what `ready` returns, stores proposed metadata with compare-and-set, and reports the results.
+Entries are confirmed strictly in order, and none while the ensemble changes. The outcome of a failed add is
+unknown: a recovery may still find its entry.
 
-A failed bookie is replaced where a better one is known. Without one it stays while entries get their quorum
-from the others; upstream ends the writer then, or changes the ensemble again and again.
+A failed bookie is replaced if another one is available. Otherwise it stays while entries get their quorum
+from the other bookies; upstream ends the writer then, or changes the ensemble again and again.
 
 Source: BookKeeper client/LedgerHandle.java, PendingAddOp.java, EnsembleUtils.java.
 """
@@ -23,11 +23,11 @@ from pyledger.protocol.bookkeeper.result_codes import FATAL_TO_WRITERS, Result
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """Other bookies for those that failed.
+    """Replacements of failed bookies.
 
     Attributes:
-        others: By place, as many as there are.
-        retry_ms: When bookies that failed lately may be chosen again; None: there are none.
+        others: By index in the ensemble, as many as are available.
+        retry_ms: When bookies that failed recently may be chosen again; None: there are none.
     """
 
     others: Mapping[int, str]
@@ -35,21 +35,21 @@ class Replacements:
 
 
 Replace = Callable[[tuple[str, ...], Mapping[int, str], bool], Replacements]
-"""Gets the ensemble, failed bookies by place, and whether an entry lacks its quorum without others: else only
-bookies that have not failed lately are worth a change."""
+"""Gets the ensemble, the failed bookies by index, and whether an entry has no quorum without a replacement.
+If not, only bookies that have not failed recently are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendBatch:
-    """Send consecutive entries, perhaps only one, to some bookies.
+    """Send one entry, or consecutive ones, to bookies.
 
     Attributes:
-        bookies: Each gets all of them.
-        first_entry_id: Of the first.
-        last_add_confirmed: Of all.
-        length: Bytes of all payloads before the first.
-        payloads: Of all.
-        recovery: They pass a fence.
+        bookies: Each gets all entries.
+        first_entry_id: Id of the first one.
+        last_add_confirmed: The LAC in each entry.
+        length: Bytes of all payloads of the ledger before the first one.
+        payloads: One for each entry.
+        recovery: A fence does not reject them.
     """
 
     bookies: tuple[str, ...]
@@ -62,7 +62,7 @@ class SendBatch:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Store `wanted` if the metadata is still `current`; then call `stored`, else `refused`."""
+    """Store `wanted` if the metadata is still `current`; then call `stored`, else `rejected`."""
 
     current: LedgerMetadata
     wanted: LedgerMetadata
@@ -70,9 +70,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How an add ended; in order of entry ids where it is good.
+    """The result of an add; good results come in the order of entry ids.
 
-    It confirms all entries before it, too: of those added together only some are named, and the last.
+    A good result also confirms all entries before it: of entries added together not each is named.
     """
 
     entry_id: int
@@ -81,7 +81,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class WriterReady:
-    """What a shell has to do, in this order."""
+    """What the caller has to do, in this order."""
 
     sends: tuple[SendBatch, ...]
     proposal: Proposal | None
@@ -94,11 +94,11 @@ class LedgerWriter:
     """The one writer of an open ledger, or of one in recovery.
 
     Attributes:
-        metadata: As last known to be stored; in a recovery with ensembles that are not stored yet.
-        last_add_pushed: The highest entry given out; -1 at first.
-        last_add_confirmed: All entries up to it have their acknowledgements; -1 at first.
+        metadata: The latest stored metadata that is known; in a recovery with ensembles not stored yet.
+        last_add_pushed: The highest entry that was added; -1 at first.
+        last_add_confirmed: The highest entry up to which all have their ack quorum; -1 at first.
         length: Bytes of the payloads up to `last_add_confirmed`.
-        failure: Why nothing can be added any more.
+        failure: Why the writer accepts no more entries; None: it does.
     """
 
     def __init__(
@@ -112,16 +112,16 @@ class LedgerWriter:
         add_quorum_timeout_ms: int | None = None,
         ensemble_changes_max: int | None = None,
     ) -> None:
-        """A writer of a ledger that was just made, or is being recovered.
+        """A writer of a new ledger, or of one in recovery.
 
         Args:
             metadata: As stored.
-            replace: Chooses other bookies; some of the failed places may be missing in what it gives.
-            recovery: Adds pass fences, and other ensembles are stored with the close alone.
-            last_add_confirmed: What is confirmed already.
+            replace: Chooses replacements, perhaps not for all failed bookies.
+            recovery: Fences do not reject adds, and changed ensembles are stored only with the close.
+            last_add_confirmed: The entry up to which all are confirmed.
             length: Bytes up to there.
-            add_quorum_timeout_ms: An entry that waits longer closes the ledger; None: never.
-            ensemble_changes_max: More of them close the ledger; None: any number.
+            add_quorum_timeout_ms: An entry that waits longer for its quorum ends the writer; None: none does.
+            ensemble_changes_max: Ensemble changes after which the next one ends the writer; None: no limit.
         """
         self.metadata = self._stored = metadata
         self.last_add_pushed = self.last_add_confirmed = last_add_confirmed
@@ -129,41 +129,41 @@ class LedgerWriter:
         self.failure: Result | None = None
         self._replace = replace
         self._recovery = recovery
-        # What a recovery adds again is not told to readers before the close: its copies may stand on bookies
-        # that no metadata names yet.
+        # The LAC in entries that a recovery adds again stays as it was found: until the close their replicas
+        # may be on bookies that no metadata names.
         self._found_confirmed = last_add_confirmed
         self._timeout_ms = add_quorum_timeout_ms
         self._changes_left = ensemble_changes_max
         self._pushed_length = length
         self._pending: deque[PendingAdd] = deque()
-        # Entries after those. While there are any, nothing has failed that concerns them.
+        # Entries after those. While there are any, no failure concerns them.
         self._batches: deque[PendingBatch] = deque()
-        # Of those: the entry that each bookie, by index in the ensemble, acknowledges next.
+        # Of each bookie of the ensemble: the entry in `_batches` that it acknowledges next.
         self._next_acknowledged: list[int] = []
-        # What pending entries were sent to; follows the metadata once a change is stored.
+        # The bookies that pending entries were sent to; changes once a new ensemble is stored.
         self._ensemble = metadata.segments[-1].ensemble
-        # Bookies that failed, by place; those that the proposal replaces.
+        # Failed bookies, by index in the ensemble; those of them that the proposal replaces.
         self._failed: dict[int, str] = {}
         self._replacing: dict[int, str] = {}
-        # An entry lacks its quorum, and bookies that might help rest until then.
+        # Until then an entry has no quorum, since possible replacements are in quarantine.
         self._retry_ms: int | None = None
         self._proposal: Proposal | None = None
         self._unstored: list[tuple[int, tuple[str, ...]]] = []
         self._closing = False
-        self._asked: Proposal | None = None
+        self._storing: Proposal | None = None
         self._sends: list[SendBatch] = []
         self._added: list[Added] = []
         self._closed: Result | None = None
 
-    # --- what happens
+    # --- events
 
     def add(self, payloads: list[bytes], now_ms: int, length: int | None = None) -> int:
-        """Append entries; the id of the last. `ready` reports how they end.
+        """Append entries; return the id of the last one. `ready` returns their results.
 
         Args:
             payloads: At least one.
             now_ms: The time.
-            length: Bytes of all payloads up to a single one, where a recovery repeats what its writer stated.
+            length: In a recovery, of a single payload: the bytes of all payloads up to it.
         """
         if self.in_order:
             return self._add_batch(payloads, now_ms)
@@ -195,7 +195,7 @@ class LedgerWriter:
         if self.failure is not None or self._closing:
             self._added.append(Added(entry_id, self.failure or Result.LEDGER_CLOSED))
             return entry_id
-        self._part_batches()
+        self._split_batches()
         self.last_add_pushed = entry_id
         self._pushed_length = self._pushed_length + len(payload) if length is None else length
         write_set = self.metadata.write_set(entry_id)
@@ -203,12 +203,12 @@ class LedgerWriter:
         op = PendingAdd(entry_id, payload, self._pushed_length, confirmed, write_set, now_ms)
         self._pending.append(op)
         self._send(op, tuple(self._ensemble[place] for place in write_set))
-        # A bookie that failed after its entry was confirmed without it is replaced now.
+        # Replaces a bookie that failed after its entries were confirmed by other bookies.
         self._change_ensemble()
         return entry_id
 
     def answered(self, bookie: str, entry_id: int, result: Result, count: int = 1) -> None:
-        """A bookie answered adds of consecutive entries, or did not in time."""
+        """Handle the response to adds of consecutive entries, or its timeout."""
         if self.failure is not None or bookie not in self._ensemble:
             return
         place = self._ensemble.index(bookie)
@@ -223,9 +223,9 @@ class LedgerWriter:
                     self._next_acknowledged[place] = entry_id + count
                     self._confirm()
                     return
-                self._part_batches()
+                self._split_batches()
         else:
-            self._part_batches()
+            self._split_batches()
         for one in range(entry_id, entry_id + count):
             if self.failure is None:
                 self._answered_alone(place, bookie, one, result)
@@ -243,11 +243,11 @@ class LedgerWriter:
             op.acknowledged.add(place)
             op.failed.discard(place)
             if self._failed and not any(place in one.failed for one in self._pending):
-                self._failed.pop(place, None)  # it stayed, and is back
+                self._failed.pop(place, None)  # it was not replaced, and works again
             self._confirm()
 
     def stored(self, metadata: LedgerMetadata) -> None:
-        """The proposal was stored."""
+        """Handle that the proposal was stored."""
         self._settle()
         self.metadata = self._stored = metadata
         if metadata.closed:
@@ -257,12 +257,12 @@ class LedgerWriter:
         else:
             self._changed()
 
-    def refused(self, current: LedgerMetadata) -> None:
-        """The proposal was not stored: somebody has changed the metadata to `current`."""
+    def rejected(self, current: LedgerMetadata) -> None:
+        """Handle that the proposal was not stored: another client has changed the metadata to `current`."""
         self._settle()
         self.metadata = self._stored = current
         if self._closing:
-            self._close_refused()
+            self._close_rejected()
         elif current.state is not self._expected:
             self._fail(Result.LEDGER_CLOSED if current.closed else Result.LEDGER_FENCED)
         else:
@@ -270,7 +270,7 @@ class LedgerWriter:
             self._changed()
 
     def close(self) -> None:
-        """End the ledger behind the last confirmed entry; entries that are not confirmed fail."""
+        """End the ledger after the last confirmed entry; all other entries fail."""
         if self._closing:
             return
         self._closing = True
@@ -278,14 +278,14 @@ class LedgerWriter:
         self._propose_close()
 
     def fail(self, result: Result) -> None:
-        """Nothing can be added any more: the metadata cannot be changed, or the ledger is gone."""
+        """End the writer: the metadata cannot be changed, or the ledger is gone."""
         self._proposal = None
         self._fail(result)
         if self._closing:
             self._closed = result
 
     def tick(self, now_ms: int) -> None:
-        """Time passed."""
+        """Handle the passing of time."""
         late_ms = self._late_ms()
         if late_ms is not None and now_ms >= late_ms:
             self._fail(Result.ADD_QUORUM_TIMEOUT)
@@ -294,18 +294,18 @@ class LedgerWriter:
             self._change_ensemble()
 
     def deadline_ms(self) -> int | None:
-        """When `tick` is needed."""
+        """Return when to call `tick`; None: never."""
         return min((one for one in (self._late_ms(), self._retry_ms) if one is not None), default=None)
 
     def _late_ms(self) -> int | None:
-        """When the first entry has waited too long for its quorum."""
+        """Return when the first entry has waited too long for its quorum."""
         waiting = self._pending or self._batches
-        return waiting[0].asked_ms + self._timeout_ms if self._timeout_ms is not None and waiting else None
+        return waiting[0].added_ms + self._timeout_ms if self._timeout_ms is not None and waiting else None
 
     def ready(self) -> WriterReady | None:
-        """What to do now, told once; None: nothing."""
-        proposal = self._proposal if self._proposal is not self._asked else None
-        self._asked = self._proposal
+        """Return what to do now, each step once; None: nothing."""
+        proposal = self._proposal if self._proposal is not self._storing else None
+        self._storing = self._proposal
         if not (self._sends or proposal or self._added or self._closed is not None):
             return None
         ready = WriterReady(tuple(self._sends), proposal, tuple(self._added), self._closed)
@@ -313,8 +313,8 @@ class LedgerWriter:
         return ready
 
     def describe(self) -> str:
-        """One line for tests."""
-        self._part_batches()
+        """Return one line for tests."""
+        self._split_batches()
         pending = " ".join(f"{op.entry_id}:{sorted(op.acknowledged)}" for op in self._pending)
         changing = " changing" if self._proposal is not None and not self._closing else ""
         failure = f" failed:{self.failure.name}" if self.failure is not None else ""
@@ -357,10 +357,10 @@ class LedgerWriter:
             if count < len(batch.payloads):
                 batch.confirm(count)
                 break
-            # A bookie that has not answered yet is not waited for, as with single entries.
+            # As with single entries, the others need not answer.
             self._batches.popleft()
 
-    def _part_batches(self) -> None:
+    def _split_batches(self) -> None:
         """Track each entry on its own from now on."""
         for batch in self._batches:
             self._pending += batch.entries(self._next_acknowledged)
@@ -369,17 +369,17 @@ class LedgerWriter:
     # --- other bookies
 
     def _change_ensemble(self) -> None:
-        """Replace failed bookies, unless that is under way: then it goes on when that is done.
+        """Replace failed bookies; if a change is in progress, this happens after it.
 
-        Without another bookie those that failed stay, while no entry lacks its quorum for it.
+        Without replacements failed bookies stay as long as every entry can get its quorum.
         """
         if not self._failed or self._proposal is not None or self.failure is not None or self._closing:
             return
-        self._part_batches()
+        self._split_batches()
         if self._changes_left == 0:
             self._fail(Result.WRITE)
             return
-        needed = any(self._lacks_quorum(op) for op in self._pending)
+        needed = not all(self._can_get_quorum(op) for op in self._pending)
         found = self._replace(self._ensemble, dict(self._failed), needed)
         others, self._retry_ms = found.others, None
         if not others:
@@ -391,30 +391,30 @@ class LedgerWriter:
         if self._changes_left is not None:
             self._changes_left -= 1
         self._replacing = {place: bookie for place, bookie in self._failed.items() if place in others}
-        # What cannot be replaced is looked at again once the others are.
+        # The others are tried again after this change.
         self._failed = {place: bookie for place, bookie in self._failed.items() if place not in others}
         ensemble = tuple(others.get(place, bookie) for place, bookie in enumerate(self._ensemble))
         first = self.last_add_confirmed + 1
         wanted = self.metadata.with_ensemble(first, ensemble)
         if self._recovery:
-            # Stored with the close: nobody must look for entries there before all of them are.
+            # Stored with the close: no client may expect entries there before all of them are stored.
             self._unstored.append((first, ensemble))
             self.metadata = wanted
             self._changed()
         else:
             self._proposal = Proposal(self._stored, wanted)
 
-    def _lacks_quorum(self, op: PendingAdd) -> bool:
-        """Whether too few bookies are left that may still take an entry."""
-        return len(op.write_set) - len(op.failed) < self.metadata.ack_quorum
+    def _can_get_quorum(self, op: PendingAdd) -> bool:
+        """Whether enough bookies of the write set have not failed."""
+        return len(op.write_set) - len(op.failed) >= self.metadata.ack_quorum
 
     def _settle(self) -> None:
         if self._proposal is None:
-            raise InvariantError("an answer to metadata that was not proposed")
+            raise InvariantError("a result of metadata that was not proposed")
         self._proposal = None
 
     def _changed(self) -> None:
-        """The metadata's last ensemble holds from now on: send what its new bookies lack, then go on."""
+        """Use the last ensemble of the metadata from now on: send its new bookies their pending entries."""
         new = self.metadata.segments[-1].ensemble
         moved = [place for place, bookie in enumerate(self._ensemble) if new[place] != bookie]
         self._ensemble = new
@@ -432,7 +432,7 @@ class LedgerWriter:
     # --- the end
 
     def _drop(self, result: Result) -> None:
-        self._part_batches()
+        self._split_batches()
         self._added += [Added(op.entry_id, result) for op in self._pending]
         self._pending.clear()
         self._pushed_length = self.length
@@ -443,16 +443,16 @@ class LedgerWriter:
         self._drop(result)
 
     def _propose_close(self) -> None:
-        if self._proposal is not None and self._proposal is self._asked:
+        if self._proposal is not None and self._proposal is self._storing:
             return  # a change is being stored: the close follows it
         wanted = self.metadata.closing(self.last_add_confirmed, self.length)
         self._proposal = Proposal(self._stored, wanted)
 
-    def _close_refused(self) -> None:
+    def _close_rejected(self) -> None:
         current = self.metadata
         if current.closed:
             same = (current.last_entry_id, current.length) == (self.last_add_confirmed, self.length)
-            # Two recoveries may end differently only in what nobody was told; the first one counts.
+            # Two recoveries differ only in entries that no client knows as confirmed; the first one counts.
             self._closed = Result.OK if same or self._recovery else Result.METADATA_VERSION
         elif current.state is self._expected:
             for first_entry_id, ensemble in self._unstored:

@@ -1,7 +1,7 @@
-"""A log over many ledgers: which ledgers, in which order, and how far a cursor has come in it.
+"""A log over many ledgers: its ledgers in order, and the position of a cursor.
 
-An entry is acknowledged by itself; all up to `mark` are. The mark moves over entries without a gap, and from
-the end of a ledger whose last entry is fixed to the next ledger.
+Entries are acknowledged one by one, or all up to a position. The mark advances over acknowledged entries
+without a gap, and from the end of a ledger whose last entry is fixed to the next ledger.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from pyledger.errors import LedgerMetadataError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where an entry stands; entry -1 stands before the first one of its ledger."""
+    """The position of an entry; entry -1: before the first one of its ledger."""
 
     ledger_id: int
     entry_id: int
@@ -40,54 +40,53 @@ class LogIndex:
     ledgers: tuple[ManagedLedgerSegment, ...] = ()
 
     def check(self) -> Self:
-        """Itself, when its ledgers agree with each other.
+        """Return itself if its ledgers are consistent.
 
         Raises:
-            LedgerMetadataError: They do not.
+            LedgerMetadataError: They are not.
         """
         ids = [one.ledger_id for one in self.ledgers]
         if len(set(ids)) < len(ids):
             raise LedgerMetadataError(f"a log names a ledger twice: {ids}")
         if any(one.last_entry_id is None for one in self.ledgers[:-1]):
-            raise LedgerMetadataError("a ledger of a log may grow although another one follows it")
+            raise LedgerMetadataError("a ledger of a log has no end although another one follows it")
         return self
 
     @property
     def growing(self) -> ManagedLedgerSegment | None:
-        """The ledger that may grow."""
+        """The ledger that may grow; None: there is none."""
         last = self.ledgers[-1] if self.ledgers else None
         return last if last is not None and last.last_entry_id is None else None
 
     def ended(self, last_entry_id: int, length: int) -> "LogIndex":
-        """The last ledger is closed, with so many bytes of `length`; without an entry it is left out."""
+        """Return the index with its last ledger closed at `length` bytes; an empty ledger is left out."""
         *before, last = self.ledgers
         if last_entry_id < 0:
             return LogIndex(tuple(before))
         return LogIndex((*before, replace(last, last_entry_id=last_entry_id, length=length)))
 
     def begun(self, ledger_id: int) -> "LogIndex":
-        """Another ledger follows, and may grow."""
+        """Return the index with one more ledger, which may grow."""
         return LogIndex((*self.ledgers, ManagedLedgerSegment(ledger_id))).check()
 
-    def place_of(self, ledger_id: int) -> int:
-        """How many ledgers stand before one; of one that was trimmed, none."""
+    def index_of(self, ledger_id: int) -> int:
+        """Return the index of a ledger in `ledgers`; 0 for one that was trimmed."""
         return next((at for at, one in enumerate(self.ledgers) if one.ledger_id == ledger_id), 0)
 
     def without_before(self, ledger_ids: Iterable[int]) -> "tuple[LogIndex, tuple[int, ...]]":
-        """Without the ledgers that lie before all of those named; and the ids of those left out."""
-        places = [self.place_of(ledger_id) for ledger_id in ledger_ids]
-        first = min(places, default=0)
+        """Return the index without the ledgers before all of `ledger_ids`, and the ids of those left out."""
+        first = min(map(self.index_of, ledger_ids), default=0)
         gone = tuple(one.ledger_id for one in self.ledgers[:first])
         return LogIndex(self.ledgers[first:]), gone
 
 
 @dataclass(slots=True)
 class CursorState:
-    """What a cursor has had.
+    """The acknowledged entries of a cursor.
 
     Attributes:
-        mark: All up to it are acknowledged; None: nothing is.
-        acknowledged: Runs of entries behind the mark, by ledger, ascending.
+        mark: All entries up to it are acknowledged; None: no mark yet.
+        acknowledged: Ranges of entries after the mark, by ledger, ascending.
     """
 
     mark: Position | None = None
@@ -97,65 +96,65 @@ class CursorState:
         """Whether the entry at a position is acknowledged."""
         if self.mark is not None and self._key(index, position) <= self._key(index, self.mark):
             return True
-        return any(position.entry_id in run for run in self.acknowledged.get(position.ledger_id, ()))
+        return any(position.entry_id in one for one in self.acknowledged.get(position.ledger_id, ()))
 
     def acknowledge(self, index: LogIndex, positions: Sequence[Position]) -> None:
-        """These entries are acknowledged."""
+        """Acknowledge single entries."""
         for one in positions:
             if not self.has(index, one):
-                runs = self.acknowledged.setdefault(one.ledger_id, [])
-                runs.append(range(one.entry_id, one.entry_id + 1))
-                self.acknowledged[one.ledger_id] = joined(runs)
-        self._move(index)
+                ranges = self.acknowledged.setdefault(one.ledger_id, [])
+                ranges.append(range(one.entry_id, one.entry_id + 1))
+                self.acknowledged[one.ledger_id] = joined(ranges)
+        self._advance(index)
 
     def acknowledge_through(self, index: LogIndex, position: Position) -> None:
-        """All up to a position are acknowledged."""
+        """Acknowledge all entries up to a position."""
         if self.mark is None or self._key(index, position) > self._key(index, self.mark):
             self.mark = position
-        self._move(index)
+        self._advance(index)
 
     def next_of(self, index: LogIndex, position: Position | None) -> Position | None:
-        """Where the entry behind a position stands, or will; None: in a ledger that is not there yet."""
+        """Return the position after another one; None: it is in a ledger that does not exist yet."""
         at = 0
         if position is not None and any(one.ledger_id == position.ledger_id for one in index.ledgers):
-            at = index.place_of(position.ledger_id)
+            at = index.index_of(position.ledger_id)
             last = index.ledgers[at].last_entry_id
             if last is None or position.entry_id < last:
                 return Position(position.ledger_id, position.entry_id + 1)
             at += 1
         return Position(index.ledgers[at].ledger_id, 0) if at < len(index.ledgers) else None
 
-    def _move(self, index: LogIndex) -> None:
+    def _advance(self, index: LogIndex) -> None:
         while (following := self.next_of(index, self.mark)) is not None:
-            runs = self.acknowledged.get(following.ledger_id, [])
-            run = next((one for one in runs if following.entry_id in one), None)
-            if run is None:
+            ranges = self.acknowledged.get(following.ledger_id, [])
+            found = next((one for one in ranges if following.entry_id in one), None)
+            if found is None:
                 break
-            self.mark = Position(following.ledger_id, run[-1])
+            self.mark = Position(following.ledger_id, found[-1])
         if self.mark is not None:
             self._drop(index, self.mark)
 
     def _drop(self, index: LogIndex, mark: Position) -> None:
-        """Forget what the mark says too."""
+        """Forget the entries up to the mark."""
         key, kept = self._key(index, mark), {}
-        for ledger_id, runs in self.acknowledged.items():
-            behind = [one for one in runs if self._key(index, Position(ledger_id, one[-1])) > key]
-            if behind:
-                kept[ledger_id] = behind
+        for ledger_id, ranges in self.acknowledged.items():
+            after = [one for one in ranges if self._key(index, Position(ledger_id, one[-1])) > key]
+            if after:
+                kept[ledger_id] = after
         self.acknowledged = kept
 
     @staticmethod
     def _key(index: LogIndex, position: Position) -> tuple[int, int]:
         known = any(one.ledger_id == position.ledger_id for one in index.ledgers)
-        return (index.place_of(position.ledger_id) if known else -1), position.entry_id
+        return (index.index_of(position.ledger_id) if known else -1), position.entry_id
 
 
-def joined(runs: Iterable[range]) -> list[range]:
-    """The same ids, in as few runs as can be, ascending."""
+def joined(ranges: Iterable[range]) -> list[range]:
+    """Return the same ids in as few ranges as possible, ascending."""
     found: list[range] = []
-    for run in sorted(runs, key=lambda one: one.start):
-        if found and run.start <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, run.stop))
+    for one in sorted(ranges, key=lambda one: one.start):
+        if found and one.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, one.stop))
         else:
-            found.append(run)
+            found.append(one)
     return found

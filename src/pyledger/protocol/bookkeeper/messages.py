@@ -1,7 +1,7 @@
-"""Requests to a bookie and its answers, free of how either version of the protocol writes them.
+"""Requests to a bookie and its responses, independent of the version of the protocol.
 
-Names of fields are those of BookKeeper's protobuf messages. `entry` and `packet` are whole, with header and
-digest, see `wire.ledger.entry`.
+Fields are named as in BookKeeper's protobuf messages. `entry` and `packet` are complete, with header and
+digest; see `wire.bookkeeper.entry`.
 
 Source: BookKeeper bookkeeper-proto/src/main/proto/BookkeeperProtocol.proto, proto/BookieProtocol.java.
 """
@@ -17,7 +17,7 @@ PRIORITY_HIGH = 100
 
 
 class Operation(IntEnum):
-    """What a request asks for."""
+    """Operation of a request."""
 
     READ_ENTRY = 1
     ADD_ENTRY = 2
@@ -32,7 +32,7 @@ class Operation(IntEnum):
 
 
 class Status(IntEnum):
-    """How a bookie answers."""
+    """Status of a response."""
 
     EOK = 0
     ENOLEDGER = 402
@@ -49,12 +49,12 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Anything asked of a bookie.
+    """Any request to a bookie.
 
     Attributes:
-        txn_id: Chosen by the client, unique on its connection. Version 2 carries none but in batched reads.
+        txn_id: Chosen by the client, unique on its connection. In version 2 only batched reads have one.
         priority: Above 0 for the requests of a recovery.
-        version: Of the protocol that it says it is written in.
+        version: The protocol version that the request states.
     """
 
     operation: ClassVar[Operation]
@@ -73,23 +73,23 @@ class AddRequest(Request):
     master_key: bytes
     entry: bytes
     recovery: bool = False
-    """Part of a recovery: passes a fence."""
+    """Part of a recovery: a fence does not reject it."""
     deferred_sync: bool = False
-    """Answered before it is on disk; version 3 only."""
+    """The response does not wait for the disk; version 3 only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest(Request):
-    """Read one entry, or wait for the last confirmed one to move on."""
+    """Read one entry, or wait until the last confirmed one advances."""
 
     operation = Operation.READ_ENTRY
     ledger_id: int
     entry_id: int
     master_key: bytes | None = None
     fence: bool = False
-    """Also refuse ordinary adds from now on."""
+    """Also reject plain adds from now on."""
     piggyback: bool = False
-    """Wait for the entry behind `previous_lac`, and return it too."""
+    """Wait for the entry after `previous_lac`, and return it too."""
     previous_lac: int | None = None
     time_out: int | None = None
     """Milliseconds."""
@@ -103,9 +103,9 @@ class BatchReadRequest(Request):
     ledger_id: int
     entry_id: int
     count_max: int = 0
-    """0: as many as fit."""
+    """0: no limit but `bytes_max`."""
     bytes_max: int = 0
-    """The first entry is read whatever its size; with 0 it is the only one."""
+    """The first entry is returned whatever its size; 0: only that one."""
     master_key: bytes | None = None
     fence: bool = False
 
@@ -121,7 +121,7 @@ class AuthRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLacRequest(Request):
-    """Keep a last confirmed entry that the writer told apart from its entries."""
+    """Store a LAC that the writer sends apart from its entries."""
 
     operation = Operation.WRITE_LAC
     ledger_id: int
@@ -132,7 +132,7 @@ class WriteLacRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLacRequest(Request):
-    """What the bookie knows of the last confirmed entry."""
+    """Read the LAC that the bookie knows."""
 
     operation = Operation.READ_LAC
     ledger_id: int
@@ -140,7 +140,7 @@ class ReadLacRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForceLedgerRequest(Request):
-    """Put on disk what was added with deferred sync."""
+    """Sync the entries that were added with deferred sync."""
 
     operation = Operation.FORCE_LEDGER
     ledger_id: int
@@ -148,7 +148,7 @@ class ForceLedgerRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEntriesRequest(Request):
-    """Which entries of a ledger the bookie has."""
+    """List the entries of a ledger that the bookie has."""
 
     operation = Operation.GET_LIST_OF_ENTRIES_OF_LEDGER
     ledger_id: int
@@ -156,7 +156,7 @@ class ListEntriesRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieInfoRequest(Request):
-    """How much room the disks have; bit 0 of `requested` asks for all of it, bit 1 for the free part."""
+    """Read the disk space; bit 0 of `requested` stands for the total, bit 1 for the free space."""
 
     operation = Operation.GET_BOOKIE_INFO
     requested: int = 3
@@ -164,14 +164,14 @@ class BookieInfoRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTlsRequest(Request):
-    """Go on with TLS."""
+    """Switch the connection to TLS."""
 
     operation = Operation.START_TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownRequest(Request):
-    """A frame of version 3 that names an operation and brings no message for it.
+    """A frame of version 3 that names an operation but has no message for it.
 
     Attributes:
         number: The operation.
@@ -182,7 +182,7 @@ class UnknownRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """Anything that a bookie answers."""
+    """Any response of a bookie."""
 
     operation: ClassVar[Operation]
     status: Status
@@ -200,12 +200,12 @@ class AddResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResponse(Response):
-    """An entry, and how far the bookie knows the ledger to be confirmed."""
+    """An entry, and the LAC that the bookie knows."""
 
     operation = Operation.READ_ENTRY
     ledger_id: int
     entry_id: int
-    """As it was asked for; for the last entry -1, and its true id is inside `entry`."""
+    """As in the request; -1 for the last entry, whose true id is inside `entry`."""
     entry: bytes | None = None
     max_lac: int | None = None
     lac_update_timestamp: int | None = None
@@ -214,7 +214,7 @@ class ReadResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReadResponse(Response):
-    """Consecutive entries, from the one that was asked for."""
+    """Consecutive entries, beginning with the requested one."""
 
     operation = Operation.BATCH_READ_ENTRY
     ledger_id: int
@@ -233,7 +233,7 @@ class AuthResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLacResponse(Response):
-    """Whether the last confirmed entry was kept."""
+    """Whether the LAC was stored."""
 
     operation = Operation.WRITE_LAC
     ledger_id: int
@@ -241,7 +241,7 @@ class WriteLacResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLacResponse(Response):
-    """What the writer told apart, and the last entry; either may be absent."""
+    """The LAC packet of the writer, and the last entry; either may be absent."""
 
     operation = Operation.READ_LAC
     ledger_id: int
@@ -251,7 +251,7 @@ class ReadLacResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForceLedgerResponse(Response):
-    """Whether all of the ledger is on disk."""
+    """Whether all entries of the ledger are on disk."""
 
     operation = Operation.FORCE_LEDGER
     ledger_id: int
@@ -259,7 +259,7 @@ class ForceLedgerResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEntriesResponse(Response):
-    """Which entries a bookie has: runs of ids, ascending."""
+    """The entries that a bookie has, as ascending ranges of ids."""
 
     operation = Operation.GET_LIST_OF_ENTRIES_OF_LEDGER
     ledger_id: int
@@ -277,14 +277,14 @@ class BookieInfoResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTlsResponse(Response):
-    """What follows is TLS, when `status` is good."""
+    """TLS follows if `status` is good."""
 
     operation = Operation.START_TLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedResponse(Response):
-    """An answer without a message of its own: nothing is known of the request but its operation.
+class RejectedResponse(Response):
+    """A rejection without a message of its own: only the operation of the request is known.
 
     Attributes:
         number: The operation.

@@ -1,7 +1,7 @@
-"""What is kept of a ledger outside the bookies: quorums, ensembles, state, digest, end.
+"""The metadata of a ledger: quorums, ensembles, state, digest, end.
 
-Every change is a new value; whoever stores it compares and sets. State goes OPEN to IN_RECOVERY to CLOSED, or
-OPEN to CLOSED.
+Every change is a new value, which is stored with compare-and-set. The state changes from OPEN to IN_RECOVERY
+to CLOSED, or from OPEN to CLOSED.
 
 Source: BookKeeper client/LedgerMetadataImpl.java, LedgerMetadataBuilder.java.
 """
@@ -17,11 +17,11 @@ from pyledger.protocol.bookkeeper.entry import DigestType
 
 INVALID_ENTRY_ID = -1
 FORMAT_VERSION = 3
-"""Of new ledgers; a ledger that is changed keeps its own."""
+"""Format of new ledgers; others keep theirs."""
 
 
 class LedgerState(Enum):
-    """Ledger state: who may change it; the value is the number in its metadata."""
+    """State of a ledger; the value is the number in its metadata."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -42,16 +42,16 @@ class LedgerMetadata:
 
     Attributes:
         ensemble_size: Bookies that entries are spread over.
-        write_quorum: Copies of each entry.
-        ack_quorum: Copies that are on disk when an add is confirmed.
+        write_quorum: Replicas of each entry.
+        ack_quorum: Replicas that are on disk when an add is confirmed.
         segments: By first entry, ascending; the first begins at entry 0.
         last_entry_id: -1 unless closed.
         length: Bytes of all payloads; 0 unless closed.
-        digest: None where the metadata does not say, then readers have to know.
-        password: None where the metadata does not say.
-        ctime: Milliseconds since 1970, None where the metadata does not say.
-        token: Tells a creator whether it was its own attempt that made the ledger; 0 later on.
-        format_version: Of its bytes.
+        digest: None if the metadata does not contain it; then readers have to know.
+        password: None if the metadata does not contain it.
+        ctime: Milliseconds since 1970; None if the metadata does not contain it.
+        token: Shows a creator whether its own attempt made the ledger; 0 after the first change.
+        format_version: Format of its bytes.
     """
 
     ensemble_size: int
@@ -69,10 +69,10 @@ class LedgerMetadata:
     format_version: int = FORMAT_VERSION
 
     def check(self) -> Self:
-        """Itself, when its numbers agree with each other.
+        """Return itself if its numbers are consistent.
 
         Raises:
-            LedgerMetadataError: They do not.
+            LedgerMetadataError: They are not.
         """
         check_sizes(self.ensemble_size, self.write_quorum, self.ack_quorum)
         starts = [segment.first_entry_id for segment in self.segments]
@@ -88,28 +88,28 @@ class LedgerMetadata:
 
     @property
     def closed(self) -> bool:
-        """Whether its end is fixed."""
+        """Whether the ledger has a fixed end."""
         return self.state is LedgerState.CLOSED
 
     def segment_of(self, entry_id: int) -> Segment:
-        """The segment that an entry belongs to.
+        """Return the segment of an entry.
 
         Raises:
             LedgerMetadataError: There is none.
         """
         at = bisect_right(self.segments, entry_id, key=lambda segment: segment.first_entry_id)
         if at == 0:
-            raise LedgerMetadataError(f"no segment holds entry {entry_id}")
+            raise LedgerMetadataError(f"no segment contains entry {entry_id}")
         return self.segments[at - 1]
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
-        """Places in the ensemble that hold an entry; counted from the ledger's start, not the segment's."""
+        """Return the indexes in the ensemble of the bookies that store an entry."""
         return tuple((entry_id + at) % self.ensemble_size for at in range(self.write_quorum))
 
     # --- the next version; as upstream, without the token of this one
 
     def recovering(self) -> Self:
-        """Nobody but whoever recovers it may go on.
+        """Return the metadata in recovery: from now on only a recovery may change it.
 
         Raises:
             LedgerMetadataError: It is closed.
@@ -119,7 +119,7 @@ class LedgerMetadata:
         return replace(self, token=0, state=LedgerState.IN_RECOVERY)
 
     def closing(self, last_entry_id: int, length: int) -> Self:
-        """Its end is fixed; `length` is in bytes of payload.
+        """Return the closed metadata; `length` is in bytes of payload.
 
         Raises:
             LedgerMetadataError: It is closed with another end.
@@ -129,15 +129,17 @@ class LedgerMetadata:
         return replace(self, token=0, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
     def with_ensemble(self, first_entry_id: int, ensemble: tuple[str, ...]) -> Self:
-        """From `first_entry_id` on, other bookies; at the start of the last segment, in its place.
+        """Return the metadata with another ensemble from `first_entry_id` on.
+
+        It replaces a last segment that begins there.
 
         Raises:
-            LedgerMetadataError: It lies before the last segment's start.
+            LedgerMetadataError: The last segment begins after `first_entry_id`.
         """
         kept = self.segments
         if kept and first_entry_id < kept[-1].first_entry_id:
             raise LedgerMetadataError(
-                f"a segment from entry {first_entry_id} lies before the last, from {kept[-1].first_entry_id}"
+                f"a segment from entry {first_entry_id} is before the last, from {kept[-1].first_entry_id}"
             )
         if kept and first_entry_id == kept[-1].first_entry_id:
             kept = kept[:-1]
@@ -145,15 +147,15 @@ class LedgerMetadata:
 
 
 def check_sizes(ensemble: int, write_quorum: int, ack_quorum: int) -> None:
-    """Make sure that numbers of bookies agree with each other.
+    """Check that the numbers of bookies are consistent.
 
     Args:
         ensemble: Bookies that entries are spread over.
-        write_quorum: Copies of each entry.
-        ack_quorum: Copies that are on disk when an add is confirmed.
+        write_quorum: Replicas of each entry.
+        ack_quorum: Replicas that are on disk when an add is confirmed.
 
     Raises:
-        LedgerMetadataError: They do not.
+        LedgerMetadataError: They are not.
     """
     if not ensemble >= write_quorum >= ack_quorum >= 1:
         sizes = (ensemble, write_quorum, ack_quorum)

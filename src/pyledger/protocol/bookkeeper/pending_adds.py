@@ -16,19 +16,19 @@ class PendingAdd:
     length: int
     last_add_confirmed: int
     write_set: tuple[int, ...]
-    asked_ms: int
+    added_ms: int
     acknowledged: set[int] = field(default_factory=set)
-    """Places whose present bookie has it."""
+    """Indexes in the ensemble; the bookies there have the entry."""
     failed: set[int] = field(default_factory=set)
-    """Places whose present bookie did not take it."""
+    """Indexes in the ensemble; the adds to the bookies there failed."""
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Entries that were added together, while nothing has failed and bookies acknowledge them in order.
+    """Entries that were added together; no bookie has failed, and all acknowledge in order.
 
     Attributes:
-        first_entry_id: Of those that are not confirmed yet.
+        first_entry_id: The first one that is not confirmed yet.
         lengths: Of each, as `PendingAdd.length`.
     """
 
@@ -36,18 +36,18 @@ class PendingBatch:
     payloads: list[bytes]
     lengths: list[int]
     last_add_confirmed: int
-    asked_ms: int
+    added_ms: int
 
     def confirm(self, count: int) -> None:
-        """Forget the first ones."""
+        """Remove the first `count` entries: they are confirmed."""
         self.first_entry_id += count
         del self.payloads[:count], self.lengths[:count]
 
     def entries(self, next_acknowledged: Sequence[int]) -> Iterator[PendingAdd]:
-        """Each on its own.
+        """Yield each entry on its own.
 
         Args:
-            next_acknowledged: Of each bookie of the ensemble, the entry that it acknowledges next.
+            next_acknowledged: Of each bookie of the ensemble: the entry that it acknowledges next.
         """
         size = len(next_acknowledged)
         for entry_id, (payload, length) in enumerate(
@@ -56,5 +56,5 @@ class PendingBatch:
             having = {at for at, following in enumerate(next_acknowledged) if following > entry_id}
             write_set = tuple((entry_id + at) % size for at in range(size))
             yield PendingAdd(
-                entry_id, payload, length, self.last_add_confirmed, write_set, self.asked_ms, having
+                entry_id, payload, length, self.last_add_confirmed, write_set, self.added_ms, having
             )

@@ -1,7 +1,7 @@
-"""Which bookies a ledger is spread over.
+"""The choice of bookies for an ensemble.
 
-Racks are paths, such as `/region/rack`; a bookie whose rack is not known has the default one. Neighbours in
-an ensemble hold the copies of one entry, so that is where other regions, then other racks, are sought.
+Racks are paths, such as `/region/rack`; a bookie of an unknown rack has the default one. Neighbours in an
+ensemble store the replicas of one entry, so they should be in different regions, or at least different racks.
 
 Source: BookKeeper client/RackawareEnsemblePlacementPolicyImpl.java.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 DEFAULT_RACK = "/default-region/default-rack"
 Shuffle = Callable[[MutableSequence[str]], None]
 RackOf = Callable[[str], str | None]
-"""Where a bookie stands, `/region/rack`; None: nobody knows."""
+"""Returns the rack of a bookie, `/region/rack`; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Placement:
     """Chooses bookies.
 
     Attributes:
-        shuffle: Brings a list into an order by chance.
-        rack_of: Where bookies stand.
-        racks_min: Racks that one entry's copies should be spread over.
+        shuffle: Shuffles a list in place.
+        rack_of: Returns the rack of a bookie.
+        racks_min: Racks that the replicas of one entry should be spread over.
     """
 
     shuffle: Shuffle
@@ -32,13 +32,13 @@ class Placement:
     def ensemble(
         self, candidates: Sequence[str], count: int, write_quorum: int, avoid: Sequence[str] = ()
     ) -> tuple[str, ...] | None:
-        """Bookies for a new ledger; None: there are not enough.
+        """Choose the bookies of a new ledger; None: there are not enough.
 
         Args:
-            candidates: All that can be written to.
-            count: How many are needed.
-            write_quorum: Copies of an entry.
-            avoid: Taken only when there are no others.
+            candidates: All writable bookies.
+            count: Size of the ensemble.
+            write_quorum: Replicas of an entry.
+            avoid: Chosen only if there are no others.
         """
         left = self._ordered(candidates, avoid)
         chosen: list[str] = []
@@ -57,15 +57,16 @@ class Placement:
         candidates: Sequence[str],
         avoid: Sequence[str] = (),
     ) -> dict[int, str]:
-        """Other bookies by place, as many as there are.
+        """Choose replacements, by index in the ensemble, as many as are available.
 
-        First one of the failed bookie's rack, then one of a rack that the ensemble does not have, then any.
+        Bookies in the rack of the failed one come first, then those in a rack that the ensemble does not
+        have.
 
         Args:
-            ensemble: As it is.
-            failed: Bookies to replace, by place.
-            candidates: All that can be written to.
-            avoid: Taken only when there are no others.
+            ensemble: The current bookies.
+            failed: Bookies to replace, by index in the ensemble.
+            candidates: All writable bookies.
+            avoid: Chosen only if there are no others.
         """
         left = [one for one in self._ordered(candidates, avoid) if one not in ensemble]
         stay = [bookie for place, bookie in enumerate(ensemble) if place not in failed]

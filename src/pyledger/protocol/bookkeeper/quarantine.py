@@ -1,10 +1,10 @@
-"""Bookies that failed lately: which of them writers do not choose, and for how long.
+"""Bookies that failed recently: which of them writers do not choose, and for how long.
 
-A bookie that failed is avoided for a time: it is chosen only where an entry lacks its quorum otherwise. Even
-then it rests first, twice as long after each failure: bookies that are dead but still registered would be
-changed for each other without end, each time with a write to the metadata.
+A failed bookie is avoided for a time: it is chosen only if an entry could not get its quorum otherwise. Even
+then it rests first, twice as long after each failure. Without a rest, dead bookies that are still registered
+would replace each other endlessly, each time with a write to the metadata.
 
-Source: BookKeeper client/BookieWatcherImpl.java (quarantined bookies), which lets a writer change at once.
+Source: BookKeeper client/BookieWatcherImpl.java (quarantined bookies), where a writer may choose one at once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper.ledger_writer import Replacements
 from pyledger.protocol.bookkeeper.placement import Placement
 
 REST_MS = 1_000
-"""After the first failure."""
+"""Rest after the first failure."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class _Failed:
 
 
 class Quarantine:
-    """Failures of bookies, as one client saw them. Time is an argument and never goes back."""
+    """The failed bookies of one client. Time is an argument and never decreases."""
 
     def __init__(self, history_ms: int) -> None:
         """No bookie has failed.
@@ -37,7 +37,7 @@ class Quarantine:
         self._failed: dict[str, _Failed] = {}
 
     def failed(self, bookie: str, now_ms: int) -> None:
-        """A bookie did not do what it was asked. Failures while it rests are those of earlier requests."""
+        """Handle a failed request. Failures during a rest are those of earlier requests."""
         known = self._failed.get(bookie)
         if known is not None and now_ms < known.rests_until_ms:
             known.at_ms = now_ms
@@ -54,11 +54,11 @@ class Quarantine:
         return list(self._failed)
 
     def resting(self, now_ms: int) -> list[str]:
-        """Those of them that are not chosen at all."""
+        """Return those of them that are not chosen at all."""
         return [name for name in self.avoided(now_ms) if self._failed[name].rests_until_ms > now_ms]
 
     def rested_ms(self, bookies: Collection[str]) -> int:
-        """When the first of some bookies that rest may be chosen again."""
+        """Return when the first of some resting bookies may be chosen again."""
         return min(self._failed[name].rests_until_ms for name in bookies)
 
     def _is_over(self, one: _Failed, now_ms: int) -> bool:
@@ -75,20 +75,20 @@ def replacements(
     *,
     needed: bool,
 ) -> Replacements:
-    """Other bookies for those that failed; see `writer.Replace`.
+    """Choose replacements of failed bookies; see `ledger_writer.Replace`.
 
     Args:
-        placement: Chooses among those that may be chosen.
-        quarantine: Who failed lately.
-        writable: All that can be written to.
-        ensemble: As it is.
-        failed: Bookies to replace, by place.
+        placement: Chooses among the candidates.
+        quarantine: The bookies that failed recently.
+        writable: All writable bookies.
+        ensemble: The current bookies.
+        failed: Bookies to replace, by index in the ensemble.
         now_ms: The time.
-        needed: An entry lacks its quorum without others.
+        needed: Without a replacement an entry cannot get its quorum.
     """
     avoided, resting = quarantine.avoided(now_ms), quarantine.resting(now_ms)
-    left_out = resting if needed else avoided
-    candidates = [one for one in writable if one not in left_out]
+    excluded = resting if needed else avoided
+    candidates = [one for one in writable if one not in excluded]
     others = placement.replacements(ensemble, failed, candidates, avoided)
     waits = [one for one in writable if one in resting and one not in ensemble]
     return Replacements(others, quarantine.rested_ms(waits) if needed and waits and not others else None)

@@ -1,4 +1,4 @@
-"""Which answers are enough: write sets, acknowledgements, coverage.
+"""How many responses are enough: write sets, ack quorums, coverage.
 
 Source: BookKeeper client/RoundRobinDistributionSchedule.java.
 """
@@ -8,26 +8,26 @@ from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 
 
 class Coverage:
-    """Whether so many bookies of an ensemble have answered that an entry confirmed before could not hide.
+    """Whether enough bookies of an ensemble have answered that no confirmed entry can be missed.
 
-    Every run of a write quorum of neighbours must hold fewer silent places than an ack quorum has.
+    In every write set, fewer bookies than an ack quorum may be without a response.
     """
 
     __slots__ = ("_ack_quorum", "_known", "_write_quorum")
 
     def __init__(self, metadata: LedgerMetadata) -> None:
-        """Nobody has answered."""
+        """No bookie has answered."""
         self._write_quorum, self._ack_quorum = metadata.write_quorum, metadata.ack_quorum
         self._known = [False] * metadata.ensemble_size
 
     def answered(self, place: int, result: Result) -> None:
-        """A bookie answered; whatever is neither good nor a promise of absence leaves its place silent."""
+        """Handle a response; only good results and those that state an absence count."""
         if result is Result.OK or result in ABSENT:
             self._known[place] = True
 
     @property
     def covered(self) -> bool:
-        """Whether the answers are enough."""
+        """Whether the responses are enough."""
         size = len(self._known)
         return all(
             sum(not self._known[(first + at) % size] for at in range(self._write_quorum)) < self._ack_quorum
@@ -36,5 +36,5 @@ class Coverage:
 
 
 def absent_after(metadata: LedgerMetadata) -> int:
-    """How many bookies of a write set must deny an entry, so that it cannot have been confirmed."""
+    """Return how many bookies of a write set must report no entry before it counts as never confirmed."""
     return metadata.write_quorum - metadata.ack_quorum + 1

@@ -1,8 +1,8 @@
-"""Giving a ledger back the copies that it lacks: where to, what, and what its metadata says afterwards.
+"""Re-replication of a ledger: which entries are copied to which bookies, and the metadata afterwards.
 
-Copies are never fewer than before: a bookie is replaced in the metadata only after its successor has every
-entry of its place on disk, and only while the metadata still names it there. Where a writer may still add,
-nothing is replaced: the ledger is closed first, after a time in which its writer can help itself.
+The number of replicas never falls: a bookie is replaced in the metadata only after its successor has all its
+entries on disk, and only while the metadata still names it there. While a writer may still add entries, no
+bookie is replaced: the writer gets time to replace it, then the ledger is closed first.
 
 Source: BookKeeper client/LedgerFragmentReplicator.java, replication/ReplicationWorker.java.
 """
@@ -18,20 +18,20 @@ from pyledger.protocol.bookkeeper.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Copies for one fragment.
+    """The re-replication of one fragment.
 
     Attributes:
-        fragment: Which.
-        successors: Bookies that get copies, by place; one may be the bookie that is there already.
+        fragment: The fragment.
+        successors: Bookies that get replicas, by index in the ensemble; a bookie may be its own successor.
     """
 
     fragment: Fragment
     successors: Mapping[int, str]
 
     def copies(self, metadata: LedgerMetadata) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Entries to copy, ascending, each with the bookies that get it."""
+        """Yield the entries to copy, ascending, each with the bookies that get it."""
         size, quorum = metadata.ensemble_size, metadata.write_quorum
-        # Which bookies get an entry depends on its place in the stripe alone.
+        # Which bookies get an entry depends only on `entry_id % size`.
         targets = [
             tuple(bookie for place, bookie in self.successors.items() if (place - at) % size < quorum)
             for at in range(size)
@@ -41,7 +41,7 @@ class Repair:
                 yield entry_id, found
 
     def repaired(self, metadata: LedgerMetadata) -> LedgerMetadata | None:
-        """The metadata that names the successors; None: it is not as it was, so somebody else repairs it.
+        """Return the metadata with the successors; None: another client has changed these bookies.
 
         Args:
             metadata: As stored now.
@@ -62,66 +62,66 @@ class Repair:
             return None
         segments = list(metadata.segments)
         segments[at] = Segment(fragment.first_entry_id, tuple(ensemble))
-        # As upstream: whoever changes a ledger does not know its token.
+        # As upstream: only the creator knows the token.
         return replace(metadata, segments=tuple(segments), token=0).check()
 
 
 def repair_of(
-    lack: MissingReplicas, placement: Placement, writable: Sequence[str], avoid: Sequence[str] = ()
+    missing: MissingReplicas, placement: Placement, writable: Sequence[str], avoid: Sequence[str] = ()
 ) -> Repair | None:
-    """Where a fragment's missing copies go; None: there is no bookie for any of them.
+    """Choose the bookies that get the missing replicas of a fragment; None: there is none.
 
-    Bookies outside the ensemble come first, for those that are gone before all. Where there are too few, one
-    that lost its copies gets them again, if it can be written to.
+    Bookies outside the ensemble come first, and replace unavailable bookies before all. If there are too few,
+    a writable bookie that lost its replicas gets them again.
 
     Args:
-        lack: What is missing.
-        placement: Chooses.
+        missing: The missing replicas.
+        placement: Chooses among the candidates.
         writable: Bookies that take entries.
-        avoid: Taken only when there are no others.
+        avoid: Chosen only if there are no others.
     """
-    ensemble = lack.fragment.ensemble
-    gone = dict(zip(lack.places, lack.bookies, strict=True))
+    ensemble = missing.fragment.ensemble
+    gone = dict(zip(missing.places, missing.bookies, strict=True))
     for_good = {place: one for place, one in gone.items() if one not in writable}
     chosen = placement.replacements(ensemble, for_good, writable, avoid)
     others = {place: one for place, one in gone.items() if one in writable}
     changed = tuple(chosen.get(place, one) for place, one in enumerate(ensemble))
     left = [one for one in writable if one not in ensemble]
     chosen |= others | placement.replacements(changed, others, left, avoid)
-    return Repair(lack.fragment, dict(sorted(chosen.items()))) if chosen else None
+    return Repair(missing.fragment, dict(sorted(chosen.items()))) if chosen else None
 
 
 class Step(Enum):
-    """What to do with a ledger that may lack copies."""
+    """What to do with a ledger that may be under-replicated."""
 
     DONE = "done"
     COPY = "copy"
-    """Copy the sealed fragments that lack some."""
+    """Re-replicate its sealed fragments."""
     WAIT = "wait"
-    """Its writer may replace what it lost."""
+    """Give its writer time to replace bookies."""
     CLOSE = "close"
-    """It had its time: fence it off, and look again."""
+    """The time is over: close the ledger, and check again."""
 
 
 def next_step(
     metadata: LedgerMetadata,
     last_add_confirmed: int,
-    lacking: Sequence[MissingReplicas],
+    found: Sequence[MissingReplicas],
     there: Collection[str],
     waited_for: Collection[str],
 ) -> Step:
-    """What to do after a check.
+    """Return what to do after a check.
 
     Args:
         metadata: As it was checked.
         last_add_confirmed: Of a ledger that is not closed.
-        lacking: What the check found.
+        found: The missing replicas that the check found.
         there: Bookies that are registered.
         waited_for: Bookies that its writer had time to replace.
     """
-    if any(lack.fragment.sealed for lack in lacking):
+    if any(one.fragment.sealed for one in found):
         return Step.COPY
-    left = left_to_writer(metadata, last_add_confirmed, lacking, there)
+    left = left_to_writer(metadata, last_add_confirmed, found, there)
     if left.intersection(waited_for):
         return Step.CLOSE
     return Step.WAIT if left else Step.DONE
@@ -130,18 +130,19 @@ def next_step(
 def left_to_writer(
     metadata: LedgerMetadata,
     last_add_confirmed: int,
-    lacking: Sequence[MissingReplicas],
+    found: Sequence[MissingReplicas],
     there: Collection[str],
 ) -> frozenset[str]:
-    """Bookies that only a ledger's writer can replace.
+    """Return the bookies that only the writer of a ledger can replace.
 
-    They lack copies where it adds, or are gone where it adds or may have added what is not confirmed yet.
-    Upstream takes bookies for gone that only read; their writer replaces them at its next add.
+    They have missing replicas in the fragment that it adds to, or are gone from an ensemble that may have
+    entries not confirmed yet. Upstream counts read-only bookies as gone; the writer replaces them at its next
+    add.
 
     Args:
         metadata: As stored.
-        last_add_confirmed: As far as bookies tell.
-        lacking: What a check found.
+        last_add_confirmed: As bookies report it.
+        found: The missing replicas that a check found.
         there: Bookies that are registered.
     """
     if metadata.closed or not metadata.segments:
@@ -149,4 +150,4 @@ def left_to_writer(
     first = metadata.segments[-1].first_entry_id
     last = metadata.segments[-2:] if last_add_confirmed < first - 1 else metadata.segments[-1:]
     gone = {bookie for segment in last for bookie in segment.ensemble if bookie not in there}
-    return frozenset(gone.union(*(lack.bookies for lack in lacking if not lack.fragment.sealed)))
+    return frozenset(gone.union(*(one.bookies for one in found if not one.fragment.sealed)))

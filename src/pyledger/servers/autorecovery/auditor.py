@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.fragment_replicator import lacking_bookies
+from pyledger.client.bookkeeper.fragment_replicator import bookies_without_replicas
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import LedgerMetadataError, LedgerOperationError, NoSuchLedgerError
 from pyledger.log_events import event, logger
@@ -86,7 +86,7 @@ class Auditor:
     async def _look(self, *, forced: bool = False) -> None:
         known = await self._cluster.bookies.known()
         now_ms = self._clock.now_ms()
-        self._rules.look(known, self._there or (), now_ms, self._delay_s * SECOND_MS)
+        self._rules.update(known, self._there or (), now_ms, self._delay_s * SECOND_MS)
         if forced:
             self._rules.force(now_ms)
         self._news.give()
@@ -159,7 +159,7 @@ class Auditor:
         async def look(ledger_id: int) -> None:
             nonlocal lacking
             found = await self._repairs.examine(ledger_id)
-            missing = lacking_bookies(found.lacking)
+            missing = bookies_without_replicas(found.missing_replicas)
             if told := [one for one in missing if one in found.there or one not in known]:
                 lacking += 1
                 await self._marks.mark(ledger_id, told, self._clock.now_ms())

@@ -94,7 +94,7 @@ async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> 
             step = found.next_step(found.left_to_writer)
             if step is Step.DONE:
                 return done
-            done.fragments = max(done.fragments, len(found.lacking))
+            done.fragments = max(done.fragments, len(found.missing_replicas))
             done.closed |= bool(found.left_to_writer)
             if dry_run:
                 done.outcome = Outcome.LACKING
@@ -105,7 +105,7 @@ async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> 
                 continue
             copied = await repairs.copy(found)
             if copied < 0:
-                raise NotEnoughBookiesError(len(found.lacking), 0)
+                raise NotEnoughBookiesError(len(found.missing_replicas), 0)
             done.copied_bytes += copied
     except (MetadataUnreachableError, NoSuchLedgerError):
         raise

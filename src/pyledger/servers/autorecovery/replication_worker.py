@@ -167,7 +167,7 @@ class ReplicationWorker:
     async def _copy(self, found: Examination) -> None:
         copied = await self._repairs.copy(found)
         if copied < 0:
-            raise NotEnoughBookiesError(len(found.lacking), 0)
+            raise NotEnoughBookiesError(len(found.missing_replicas), 0)
         event(log, logging.INFO, "ledger mended", ledger=found.stored.ledger_id, bytes=copied)
 
     def _later(self, ledger_id: int, work: Coroutine[Any, Any, None]) -> None:

@@ -263,7 +263,7 @@ class BookieServer:
             everywhere = self._store.disks.all_full
             if everywhere:
                 self._set_read_only(True, "all disks are full")
-                self.rules.room_for_recovery = False
+                self.rules.takes_recovery_adds = False
             self._arm("checkpoint", RETRY_S if everywhere else 0, self._checkpoint)
         else:
             event(log, logging.ERROR, "checkpoint failed", problem=error)
@@ -290,7 +290,7 @@ class BookieServer:
             if used > warn >= before:
                 self._collect()
         least_bytes = config.min_usable_size_for_high_priority_writes_bytes
-        self.rules.room_for_recovery = any(space.free_bytes >= least_bytes for space in spaces)
+        self.rules.takes_recovery_adds = any(space.free_bytes >= least_bytes for space in spaces)
         self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
 
     def _set_read_only(self, read_only: bool, why: str) -> None:
@@ -347,5 +347,5 @@ class BookieServer:
         self._ending = True
         for timer in self._timers.values():
             timer.cancel()
-        self.rules.read_only, self.rules.room_for_recovery = True, False
+        self.rules.read_only, self.rules.takes_recovery_adds = True, False
         self.ended.set()

@@ -158,7 +158,7 @@ class AutorecoveryProcesses:
     def audit(self) -> None:
         """Mark the ledgers of bookies that are lost for long enough."""
         cluster, now_ms = self.cluster, self.world.now_ms
-        self._rules.look(cluster.known(), cluster.registered(), now_ms, self._delay_ms)
+        self._rules.update(cluster.known(), cluster.registered(), now_ms, self._delay_ms)
         lost = self._rules.due(now_ms)
         for ledger_id, row in cluster.table.rows.items():
             if any(keeps_entries(row.metadata, bookie) for bookie in sorted(lost)):
@@ -176,7 +176,7 @@ class AutorecoveryProcesses:
         for ledger_id in list(self.cluster.table.rows):
             process = RepairProcess(self.cluster, AUDITOR, ledger_id)
             found = yield from process.examine(every_entry=every_entry)
-            if found is None or found.lacking:
+            if found is None or found.missing_replicas:
                 lacking += 1
                 self.board.mark(ledger_id, every_entry=every_entry)
         return every_entry and not lacking

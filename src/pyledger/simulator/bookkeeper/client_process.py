@@ -273,7 +273,7 @@ class WriterProcess(LedgerProcess):
         """Store metadata."""
 
         def stored(done: bool) -> None:
-            (self.machine.stored if done else self.machine.refused)(self.known.metadata)
+            (self.machine.stored if done else self.machine.rejected)(self.known.metadata)
             self.follow()
 
         def failed() -> None:
@@ -349,7 +349,7 @@ class ReaderProcess(LedgerProcess):
 
         def stored(done: bool) -> None:
             assert self.machine is not None
-            (self.machine.stored if done else self.machine.refused)(self.known.metadata)
+            (self.machine.stored if done else self.machine.rejected)(self.known.metadata)
             self.follow()
 
         self.store(proposal.wanted, stored, lambda: self.end(Result.LEDGER_RECOVERY))

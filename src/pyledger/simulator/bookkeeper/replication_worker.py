@@ -37,7 +37,7 @@ class Found:
 
     metadata: LedgerMetadata
     last_add_confirmed: int
-    lacking: tuple[MissingReplicas, ...]
+    missing_replicas: tuple[MissingReplicas, ...]
     there: frozenset[str]
 
 
@@ -83,7 +83,7 @@ class RepairProcess(LedgerProcess):
             found = yield from self.examine(every_entry=every_entry)
             if found is None:
                 return False
-            seen = found.metadata, found.last_add_confirmed, found.lacking, found.there
+            seen = found.metadata, found.last_add_confirmed, found.missing_replicas, found.there
             step = next_step(*seen, waited_for)
             if step is Step.DONE:
                 return True
@@ -115,7 +115,7 @@ class RepairProcess(LedgerProcess):
         check = LedgerCheck(metadata, end, there, every_entry=every_entry)
         while reads := check.ready(READS_AT_ONCE):
             yield partial(self.check_reads, check, reads)
-        return Found(metadata, end, check.lacking, there)
+        return Found(metadata, end, check.missing_replicas, there)
 
     def check_reads(self, check: LedgerCheck, reads: Sequence[SendRead], told: Told) -> None:
         """Ask for some entries, and tell when all answers are there."""
@@ -137,7 +137,7 @@ class RepairProcess(LedgerProcess):
     def mend_all(self, found: Found) -> Flow:
         """Mend what can be mended now; False: something failed, or there are no bookies for it."""
         mended = False
-        for lack in found.lacking:
+        for lack in found.missing_replicas:
             repair = None
             if lack.fragment.sealed:
                 repair = repair_of(lack, self.cluster.placement, self.cluster.writable())

@@ -308,7 +308,7 @@ class LedgerRun:
     def refuse_adds(self, bookie: SimulatedBookie) -> None:
         """Make a bookie read-only, or writable again."""
         bookie.rules.read_only = self.world.random.random() < 0.5
-        bookie.rules.room_for_recovery = self.world.random.random() < 0.7
+        bookie.rules.takes_recovery_adds = self.world.random.random() < 0.7
 
     def damage(self, bookie: SimulatedBookie) -> None:
         """Spoil stored entries, and those to come."""

@@ -135,7 +135,7 @@ class LoneCopy(Scenario):
         network = self.cluster.network
         network.cut.add((self.others[0].name, reader.name))
         for other in self.others:
-            other.rules.read_only, other.rules.room_for_recovery = True, False
+            other.rules.read_only, other.rules.takes_recovery_adds = True, False
         reader.recover()
 
         def cut_off() -> None:
@@ -171,7 +171,7 @@ class LoneCopy(Scenario):
         def mend() -> None:
             cut.difference_update(links)
             for other in self.others:
-                other.rules.read_only, other.rules.room_for_recovery = False, True
+                other.rules.read_only, other.rules.takes_recovery_adds = False, True
 
         self.when(lambda: reader.result is not None, mend, TOLD_WITHIN_MS, mend)
 

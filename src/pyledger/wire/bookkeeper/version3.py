@@ -94,8 +94,8 @@ def encode_response(response: m.Response) -> bytes:
         LedgerFrameError: Version 3 has no such answer, or a field is out of its range.
     """
     fields: dict[str, Any] = {"status": response.status}
-    operation = response.number if isinstance(response, m.RefusedResponse) else response.operation
-    if not isinstance(response, m.RefusedResponse):
+    operation = response.number if isinstance(response, m.RejectedResponse) else response.operation
+    if not isinstance(response, m.RejectedResponse):
         if (field := FIELDS.get(response.operation)) is None:
             raise LedgerFrameError(f"version 3 of the protocol has no answer to {response.operation.name}")
         fields[f"{field}Response"] = _RESPONSE_FIELDS[type(response)](response)
@@ -118,7 +118,7 @@ def parse_response(frame: memoryview) -> m.Response:
     common = {"txn_id": whole.header.txnId, "status": _status(whole.status)}
     field = FIELDS.get(operation, "")
     if not field or not whole.HasField(f"{field}Response"):
-        return m.RefusedResponse(number=operation, **common)
+        return m.RejectedResponse(number=operation, **common)
     return _RESPONSES[operation](getattr(whole, f"{field}Response"), common)
 
 
