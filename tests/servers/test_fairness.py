@@ -172,7 +172,7 @@ def test_large_answers_are_not_waited_for(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_answers_are_not_made_for_those_who_do_not_read(kind: str, tmp_path: Path) -> None:
+def test_no_responses_are_encoded_for_a_client_that_does_not_read(kind: str, tmp_path: Path) -> None:
     limits = NetConfig()
 
     async def main() -> None:

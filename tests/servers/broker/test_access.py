@@ -416,7 +416,7 @@ def test_only_who_may_send_is_asked_about_a_transaction(run: Run, tmp_path: Path
     run(main())
 
 
-def test_rights_are_asked_for_where_a_message_goes(run: Run, tmp_path: Path) -> None:
+def test_permissions_of_the_destination_are_checked(run: Run, tmp_path: Path) -> None:
     """Bob may do all with topic B as group H, and reaches T by none of the roads that name it elsewhere."""
     path = tmp_path / "acl.toml"
     path.write_text(TWO_USERS)

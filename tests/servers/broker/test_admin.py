@@ -117,7 +117,7 @@ def test_operators_are_answered_as_java_answers(run: Run, tmp_path: Path, case: 
 
 
 @pytest.mark.parametrize("code", CHANGES, ids=lambda code: code.name)
-def test_changes_are_refused_unless_allowed(run: Run, tmp_path: Path, code: RequestCode) -> None:
+def test_changes_are_rejected_unless_allowed(run: Run, tmp_path: Path, code: RequestCode) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             await client.request(send("T"))
@@ -167,7 +167,7 @@ def test_topic_is_made_changed_deleted(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_reset_is_told_to_the_next_pull(run: Run, tmp_path: Path) -> None:
+def test_next_pull_gets_the_reset_offset(run: Run, tmp_path: Path) -> None:
     reset = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 
     async def main() -> None:
@@ -239,7 +239,7 @@ def test_progress_of_a_group_and_what_the_broker_counted(run: Run, tmp_path: Pat
     run(main())
 
 
-def test_a_disk_with_room_for_root_alone_is_as_full_as_df_says(
+def test_space_reserved_for_root_counts_as_used(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.statvfs
@@ -261,7 +261,7 @@ def test_a_disk_with_room_for_root_alone_is_as_full_as_df_says(
     run(main())
 
 
-def test_settings_are_shown_without_paths_to_those_who_may_not_change_them(run: Run, tmp_path: Path) -> None:
+def test_settings_list_paths_only_with_admin_enabled(run: Run, tmp_path: Path) -> None:
     async def shown(**settings: Any) -> str:
         async with broker(tmp_path, **settings) as one, peer(one) as client:
             return bytes((await client.request(make_request(RequestCode.GET_BROKER_CONFIG))).body).decode()

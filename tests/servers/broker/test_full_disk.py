@@ -96,7 +96,7 @@ def test_full_disk_loses_nothing(disk: Path) -> None:
         broker.kill()
 
 
-def test_folder_that_cannot_be_written_is_told_of(disk: Path) -> None:
+def test_folder_that_cannot_be_written_is_reported(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, capture_output=True)
     done = pyledger("broker", "--listen", "127.0.0.1:0", "--store", str(disk / "store"))
     assert done.code != 0
@@ -105,7 +105,7 @@ def test_folder_that_cannot_be_written_is_told_of(disk: Path) -> None:
     assert "Traceback" not in done.err
 
 
-def test_start_on_a_full_memory_disk_is_refused(disk: Path) -> None:
+def test_start_on_a_full_memory_disk_fails(disk: Path) -> None:
     """There a page that is looked at takes room; without any, the kernel would end the process."""
 
     async def begin(broker: BrokerProcess) -> None:

@@ -167,7 +167,7 @@ def test_a_new_leader_makes_topics_whose_table_did_not_come(tmp_path: Path) -> N
         assert len(changes) == 2
 
 
-def test_a_log_elsewhere_is_refused_with_what_to_do() -> None:
+def test_log_outside_the_store_is_rejected_with_a_remedy() -> None:
     member = {"enabled": True, "group": "g", "peers": "n0-127.0.0.1:1", "self_id": "n0"}
     with pytest.raises(ConfigError, match="make dledger-n0/data in the store a link"):
         DLedgerBrokerConfig(**member, data_path="/disk2/log")  # type: ignore[arg-type]

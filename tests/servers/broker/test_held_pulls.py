@@ -71,7 +71,7 @@ def test_pulls_that_are_woken_meanwhile_come_after_them() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_of_one_leaves_the_others_their_turn() -> None:
+def test_failure_of_one_pull_leaves_the_others() -> None:
     async def main() -> None:
         held, problems = Held(), []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))

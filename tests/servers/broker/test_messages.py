@@ -43,7 +43,7 @@ def bodies(response: RemotingCommand) -> list[bytes]:
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
-def test_what_was_sent_is_pulled_and_stands_in_the_store(run: Run, tmp_path: Path, flush: str) -> None:
+def test_sent_messages_are_pulled_and_stored(run: Run, tmp_path: Path, flush: str) -> None:
     async def main() -> None:
         async with broker(tmp_path, store={"flush_disk_type": flush}) as one, peer(one) as client:
             sent = await client.request(send("T", b"one", properties={"TAGS": "A", "KEYS": "k"}))
@@ -116,7 +116,7 @@ def test_held_pull_is_answered_when_a_wanted_message_comes(run: Run, tmp_path: P
     run(main())
 
 
-def test_unknown_topic_is_refused_unless_allowed(run: Run, tmp_path: Path) -> None:
+def test_unknown_topic_is_rejected_unless_allowed(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path, delivery={"auto_create_topics": False}) as one, peer(one) as client:
             answer = await client.request(send("Mistyped"))
@@ -128,7 +128,7 @@ def test_unknown_topic_is_refused_unless_allowed(run: Run, tmp_path: Path) -> No
     run(main())
 
 
-def test_members_of_a_group_are_told_of_each_other(run: Run, tmp_path: Path) -> None:
+def test_members_of_a_group_are_notified_of_each_other(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as first, peer(one) as second:
             notice = await first.request(heartbeat("c1", "T"))

@@ -59,7 +59,7 @@ def test_node_takes_messages(tmp_path: Path) -> None:
         assert store.recovery.clean
 
 
-def test_node_says_why_it_cannot_start(tmp_path: Path) -> None:
+def test_node_reports_why_it_cannot_start(tmp_path: Path) -> None:
     with (
         StoreEngine.open(tmp_path / "store", mapped_file_size_bytes=1 << 20),
         pytest.raises(StoreLockedError),

@@ -61,7 +61,7 @@ def test_reply_reaches_its_requester(run: Run, tmp_path: Path, stored: bool) -> 
     run(main())
 
 
-def test_reply_that_nobody_waits_for_is_told_to_its_sender(run: Run, tmp_path: Path) -> None:
+def test_sender_of_a_reply_without_requester_gets_an_error(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as replier:
             answer = await replier.request(reply(b"late", REPLY_TO_CLIENT="gone"))

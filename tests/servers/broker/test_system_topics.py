@@ -159,9 +159,7 @@ def test_offsets_are_of_queues_that_there_are(run: Run, tmp_path: Path, queue_id
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-def test_what_only_the_broker_says_is_taken_off_a_message(
-    run: Run, tmp_path: Path, code: RequestCode
-) -> None:
+def test_internal_properties_are_dropped_from_a_message(run: Run, tmp_path: Path, code: RequestCode) -> None:
     """However it comes: natively, or by way of a command."""
 
     async def main() -> None:
@@ -183,7 +181,7 @@ def test_what_only_the_broker_says_is_taken_off_a_message(
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-def test_illegal_sends_are_refused(run: Run, tmp_path: Path, code: RequestCode) -> None:
+def test_illegal_sends_are_rejected(run: Run, tmp_path: Path, code: RequestCode) -> None:
     illegal = ResponseCode.MESSAGE_ILLEGAL
     wrong = ResponseCode.INVALID_PARAMETER
     cases: list[tuple[str, dict[str, Any], int]] = [

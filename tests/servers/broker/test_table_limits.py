@@ -68,7 +68,7 @@ def names_in(one: Broker) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize("road", REFUSED)
-def test_what_is_refused_creates_nothing(run: Run, tmp_path: Path, road: str) -> None:
+def test_rejected_request_creates_nothing(run: Run, tmp_path: Path, road: str) -> None:
     async def main() -> None:
         async with broker(tmp_path) as one, peer(one) as client:
             assert (await client.request(send("T"))).code == ResponseCode.SUCCESS

@@ -142,7 +142,7 @@ def test_open_transaction_is_checked_at_its_producer(run: Run, tmp_path: Path, f
     run(main())
 
 
-def test_what_looks_like_a_half_message_is_none(run: Run, tmp_path: Path) -> None:
+def test_bytes_of_a_half_message_in_a_body_are_no_half_message(run: Run, tmp_path: Path) -> None:
     """A record in the body of a message ends nobody's transaction, and goes nowhere."""
 
     async def main() -> None:
@@ -187,7 +187,7 @@ def test_transaction_without_an_end_is_given_up(run: Run, tmp_path: Path) -> Non
     run(main())
 
 
-def test_producer_that_comes_later_is_asked_then(run: Run, tmp_path: Path) -> None:
+def test_producer_that_connects_later_gets_the_check(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         clock = LateClock()
         async with broker(tmp_path, clock=clock) as one, peer(one) as client:
