@@ -1,4 +1,4 @@
-"""Whether the user of a connection may send to a topic, which decides who is asked about a transaction."""
+"""The permission of a connection's user to send to a topic, which a transaction check requires."""
 
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.auth.model import AuthRules, ResourceKind
