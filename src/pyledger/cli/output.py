@@ -65,7 +65,7 @@ def write_line(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def tell(text: str) -> None:
+def print_status(text: str) -> None:
     """Print one line on stderr, where summaries and errors are written."""
     sys.stderr.write(printable(text) + "\n")
 
@@ -92,7 +92,7 @@ def report(text: str, fields: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         emit(fields)
     else:
-        tell(text)
+        print_status(text)
 
 
 def emit(fields: Mapping[str, Any]) -> None:

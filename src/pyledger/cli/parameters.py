@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pyledger.cli.messages import BODY_CHOICES, BODY_HELP
-from pyledger.cli.output import ProblemFoundError, WrongUseError, tell
+from pyledger.cli.output import ProblemFoundError, WrongUseError, print_status
 
 SHOWN_CHARACTERS = 40
 INT32_MAX = (1 << 31) - 1
@@ -165,12 +165,12 @@ def report_skipped(reader: Any) -> None:
     """
     for damage in reader.skipped:
         size = f"{damage.size_bytes:,} bytes " if damage.size_bytes else ""
-        tell(f"skipped {size}at physical offset {damage.physical_offset}: {damage.problem}")
+        print_status(f"skipped {size}at physical offset {damage.physical_offset}: {damage.problem}")
     if (problem := end_problem(reader)) is None:
         return
     if reader.on_corrupt == "error":
         raise ProblemFoundError(f"{problem}; see `pyledger verify`")
-    tell(problem)
+    print_status(problem)
 
 
 def end_problem(reader: Any) -> str | None:

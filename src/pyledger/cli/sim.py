@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.output import emit, tell
+from pyledger.cli.output import emit, print_status
 from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -91,8 +91,8 @@ def _create_run(protocol: str, seed: int, nodes: int, folder: Any) -> Any:
 def _report_breach(simulation: Any, found: dict[str, Any], *, as_json: bool) -> None:
     """Print the last events and the rule that was broken."""
     for line in simulation.world.log[-50:]:
-        tell(line)
+        print_status(line)
     if as_json:
         emit({**found, "trace": simulation.world.digest.hexdigest()})
     else:
-        tell("seed {seed}, {nodes} nodes, {ticks} ticks: {broken}".format(**found))
+        print_status("seed {seed}, {nodes} nodes, {ticks} ticks: {broken}".format(**found))

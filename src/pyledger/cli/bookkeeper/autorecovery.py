@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.bookkeeper.options import client_of, metadata_option, require_protobuf
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, report, tell, write_line
+from pyledger.cli.output import counted, emit, print_status, report, write_line
 from pyledger.cli.parameters import INT32_MAX, Number, json_option
 from pyledger.cli.servers.serving import (
     begin_start,
@@ -143,4 +143,4 @@ def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: b
 
 
 def _tell_left(count: int) -> None:
-    tell(f"{counted(count, 'ledger')} left")
+    print_status(f"{counted(count, 'ledger')} left")

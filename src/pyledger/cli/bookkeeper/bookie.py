@@ -9,7 +9,7 @@ from pyledger.cli.bookkeeper.bookie_recover import command as recover_command
 from pyledger.cli.bookkeeper.bookie_serve import command as serve_command
 from pyledger.cli.bookkeeper.options import require_protobuf
 from pyledger.cli.messages import text_or_base64
-from pyledger.cli.output import counted, emit, print_problem, printable, tell, write_line
+from pyledger.cli.output import counted, emit, print_problem, print_status, printable, write_line
 from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -54,7 +54,7 @@ def dump(
 
     reader = BookieReader.open(*folders)
     for stranger in reader.folder.unusual:
-        tell(f"note: {stranger.path}: {stranger.what}")
+        print_status(f"note: {stranger.path}: {stranger.what}")
     printed = 0
     for held in reader.entries():
         if printed == limit:
@@ -93,7 +93,7 @@ def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
         state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
         copies = counted(check.entries, "copy of an entry", "copies of entries")
         unknown = f", {check.unguarded:,} whose digest needs a password" if check.unguarded else ""
-        tell(f"{state}; {copies}{unknown}")
+        print_status(f"{state}; {copies}{unknown}")
     if not valid:
         ctx.exit(EXIT_PROBLEM)
 

@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.bookkeeper.options import client_of, metadata_option
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, emit_done, tell, write_done
+from pyledger.cli.output import counted, emit, emit_done, print_status, write_done
 from pyledger.cli.parameters import json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -61,9 +61,9 @@ def command(
     if as_json:
         emit({"kind": "summary", **counts, "forgotten": forgotten})
     else:
-        tell(f"{counted(sum(counts.values()), 'ledger')} with copies there; {_told(counts)}")
+        print_status(f"{counted(sum(counts.values()), 'ledger')} with copies there; {_told(counts)}")
         if forgotten:
-            tell(f"forgotten: {' '.join(bookie_ids)}")
+            print_status(f"forgotten: {' '.join(bookie_ids)}")
     if counts["failed"] or counts["lacking"]:
         ctx.exit(EXIT_PROBLEM)
 

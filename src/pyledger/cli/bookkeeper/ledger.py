@@ -10,7 +10,7 @@ from pyledger.cli.bookkeeper.ledger_copies import COMMANDS as COPIES_COMMANDS
 from pyledger.cli.bookkeeper.options import client_of, metadata_option
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.network import run_client
-from pyledger.cli.output import confirm, counted, emit, printable, tell, write_line
+from pyledger.cli.output import confirm, counted, emit, print_status, printable, write_line
 from pyledger.cli.parameters import Number, json_option, yes_option
 from pyledger.cli.store.rows import read_lines
 
@@ -126,7 +126,7 @@ def write(
         lines = (body.encode() for body in bodies) if bodies else _stdin_lines()
         async with client_of(metadata) as client:
             writer = await make(client, (ensemble, write_quorum, ack_quorum), digest, password)
-            tell(f"ledger {writer.ledger_id}")
+            print_status(f"ledger {writer.ledger_id}")
             last = await writer.add_many(lines)
             await (writer.abandon() if no_close else writer.close())
             fields = {"ledgerId": writer.ledger_id, "lastEntryId": last, "length": writer.length}
@@ -268,7 +268,7 @@ def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
     if as_json:
         emit({"ledgerId": ledger_id, "deleted": True})
     else:
-        tell(f"ledger {ledger_id} is deleted")
+        print_status(f"ledger {ledger_id} is deleted")
 
 
 @command.command("bench")

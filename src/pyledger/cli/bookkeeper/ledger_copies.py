@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.bookkeeper.options import client_of, metadata_option
 from pyledger.cli.network import run_client
-from pyledger.cli.output import counted, emit, format_time, print_rows, tell, write_line
+from pyledger.cli.output import counted, emit, format_time, print_rows, print_status, write_line
 from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -58,7 +58,7 @@ def check(
         emit({"kind": "summary", "ledgers": checked, "lacking": lacking})
     else:
         state = f"{lacking} lack copies" if lacking else "no copies are missing"
-        tell(f"{counted(checked, 'ledger')} checked; {state}")
+        print_status(f"{counted(checked, 'ledger')} checked; {state}")
     if lacking:
         ctx.exit(EXIT_PROBLEM)
 
@@ -106,7 +106,7 @@ def under_replicated(metadata: str, as_json: bool) -> None:
             row | {"missing": " ".join(row["missing"]), "ctime": format_time(row["ctime"])} for row in rows
         ]
     print_rows(rows, as_json)
-    tell(f"{counted(len(rows), 'ledger')} with too few copies")
+    print_status(f"{counted(len(rows), 'ledger')} with too few copies")
 
 
 @click.command("whoami")

@@ -13,9 +13,9 @@ from pyledger.cli.output import (
     counted,
     emit,
     print_problem,
+    print_status,
     printable,
     progress,
-    tell,
     write_line,
 )
 from pyledger.cli.parameters import Number, json_option
@@ -85,7 +85,7 @@ def cat(
 
     with DLedgerReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         for stranger in reader.folder.unusual:
-            tell(f"note: {stranger.path}: {stranger.what}")
+            print_status(f"note: {stranger.path}: {stranger.what}")
         printed = 0
         shortfall = None
         for entry in reader.entries():
@@ -148,7 +148,7 @@ def verify(
     else:
         state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
         held = counted(stop.entry_count, "entry", "entries")
-        tell(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
+        print_status(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
     if not valid:
         ctx.exit(EXIT_PROBLEM)
 
@@ -195,4 +195,4 @@ def repair(
             would = "would " if dry_run else ""
             write_line(printable(f"{would}{step.action} {step.file}: {step.detail}"))
     if not steps:
-        tell("nothing to do")
+        print_status("nothing to do")

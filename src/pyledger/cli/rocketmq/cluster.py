@@ -6,7 +6,7 @@ import click
 
 from pyledger.cli.bookkeeper.ledger_cluster import bookie_rows, format_cluster, is_metadata
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import counted, emit, print_rows, report, tell, write_line
+from pyledger.cli.output import counted, emit, print_rows, print_status, report, write_line
 from pyledger.cli.parameters import json_option
 
 EXAMPLES = """\b
@@ -56,7 +56,7 @@ def status(address: str, namesrv: str, access_key: str, secret_key: str, as_json
     if is_metadata(address):
         rows, underreplicated = run_client(bookie_rows(address))
         print_rows(rows, as_json)
-        tell(f"{counted(underreplicated, 'ledger')} under-replicated")
+        print_status(f"{counted(underreplicated, 'ledger')} under-replicated")
         return
     from pyledger.client.admin.admin import AsyncAdmin
 

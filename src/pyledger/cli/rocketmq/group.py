@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import confirm, counted, emit, format_time, print_rows, report, tell
+from pyledger.cli.output import confirm, counted, emit, format_time, print_rows, print_status, report
 from pyledger.cli.parameters import Number, if_exists_option, json_option, parse_time, yes_option
 
 EXAMPLES = """\b
@@ -77,7 +77,7 @@ def show(
         return
     print_rows(rows, as_json=False)
     there = f"{counted(len(clients), 'member')}: {', '.join(clients)}" if clients else "no members"
-    tell(f"lag: {counted(progress.behind, 'message')}; {there}")
+    print_status(f"lag: {counted(progress.behind, 'message')}; {there}")
 
 
 async def require_group(admin: Any, group: str) -> None:

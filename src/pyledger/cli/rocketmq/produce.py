@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import click
 
 from pyledger.cli.network import client_of_options, network_options, run_client
-from pyledger.cli.output import WrongUseError, counted, emit_done, tell
+from pyledger.cli.output import WrongUseError, counted, emit_done, print_status
 from pyledger.cli.parameters import Number
 from pyledger.cli.store.rows import field_text, read_json_lines, read_lines, read_whole
 
@@ -87,7 +87,7 @@ def command(
     client = client_of_options(namesrv, access_key, secret_key)
     sent = run_client(send_all(rows, group, client, batch, sharding_key, as_json, fields))
     if not as_json:
-        tell(f"{counted(sent, 'message')} stored")
+        print_status(f"{counted(sent, 'message')} stored")
 
 
 def generated_bodies(count: int, size_bytes: int) -> Iterator[tuple[bytes, str | None]]:
@@ -164,6 +164,6 @@ async def send_all(
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            tell(f"{counted(sent, 'message')} stored; messages in flight may be stored, too")
+            print_status(f"{counted(sent, 'message')} stored; messages in flight may be stored, too")
             raise
     return sent

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.output import counted, emit_done, printable, tell, write_done
+from pyledger.cli.output import counted, emit_done, print_status, printable, write_done
 from pyledger.cli.parameters import json_option, parse_size, parse_time, store_argument
 
 EXAMPLES = """\b
@@ -66,7 +66,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
     if not as_json:
         ratio = f"; {original / compressed:.2f} to 1" if compressed else ""
         verb = "would be compressed; nothing was changed" if dry_run else f"compressed{ratio}"
-        tell(f"{counted(files, 'file')} {verb}" if files else "no file is old enough")
+        print_status(f"{counted(files, 'file')} {verb}" if files else "no file is old enough")
 
 
 @click.command("unarchive", epilog=UNARCHIVE_EXAMPLES)
@@ -89,7 +89,7 @@ def unarchive(store: str, dry_run: bool, as_json: bool) -> None:
                 write_done(printable(f"{verb} {file.target}: {file.original_bytes:,} bytes"))
     if not as_json:
         verb = "would be restored; nothing was changed" if dry_run else "restored"
-        tell(f"{counted(files, 'file')} {verb}" if files else "no file is compressed")
+        print_status(f"{counted(files, 'file')} {verb}" if files else "no file is compressed")
 
 
 def _emit_file(file: Any, compressed_bytes: int | None, *, dry_run: bool, **more: Any) -> None:

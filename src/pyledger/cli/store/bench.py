@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import click
 
-from pyledger.cli.output import emit, format_size, print_table, progress, tell
+from pyledger.cli.output import emit, format_size, print_status, print_table, progress
 from pyledger.cli.parameters import Number, json_option
 from pyledger.config.keywords import StoreSettings
 
@@ -71,7 +71,9 @@ def command(messages: int, body_size: int, folder: str | None, as_json: bool) ->
             emit(_fields(measure, found, body_size))
         return
     print_table(("what", "messages/s", "body bytes/s", "against plain files"), _rows(found, body_size))
-    tell(f"{messages:,} messages of {body_size} bytes; repeat on an idle machine for reliable figures")
+    print_status(
+        f"{messages:,} messages of {body_size} bytes; repeat on an idle machine for reliable figures"
+    )
 
 
 def _ratio(measure: Measure, found: dict[str, Measure]) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pyledger.cli.messages import BODY_CHOICES, BODY_HELP, message_fields
-from pyledger.cli.output import Advance, counted, emit, progress, tell
+from pyledger.cli.output import Advance, counted, emit, print_status, progress
 from pyledger.cli.parameters import (
     corrupt_option,
     json_option,
@@ -106,7 +106,7 @@ def command(
             }
         )
     else:
-        tell(f"{counted(count, 'message')} written to {out}")
+        print_status(f"{counted(count, 'message')} written to {out}")
     report_skipped(reader)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from pyledger.cli.messages import print_message
-from pyledger.cli.output import tell
+from pyledger.cli.output import print_status
 from pyledger.cli.parameters import (
     Number,
     body_option,
@@ -70,7 +70,7 @@ def command(
         for message in found:
             print_message(message, as_json=as_json, body=body)
         if not found and not as_json:
-            tell("no message has this key")
+            print_status("no message has this key")
 
 
 def find_by_id(reader: Any, msg_id: str) -> Any:

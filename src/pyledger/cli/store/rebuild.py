@@ -4,7 +4,7 @@ import time
 
 import click
 
-from pyledger.cli.output import counted, emit, progress, tell
+from pyledger.cli.output import counted, emit, print_status, progress
 from pyledger.cli.parameters import json_option, store_argument
 
 EXAMPLES = """\b
@@ -36,4 +36,4 @@ def command(store: str, as_json: bool) -> None:
         emit({"kind": "rebuilt", **counts, "seconds": round(seconds, 3)})
     else:
         rebuilt = f"{counted(report.queues, 'queue')}, {counted(report.index_files, 'index file')}"
-        tell(f"{rebuilt} rebuilt from {counted(report.records, 'record')}")
+        print_status(f"{rebuilt} rebuilt from {counted(report.records, 'record')}")

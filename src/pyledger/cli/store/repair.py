@@ -2,7 +2,7 @@
 
 import click
 
-from pyledger.cli.output import counted, emit, printable, tell, write_line
+from pyledger.cli.output import counted, emit, print_status, printable, write_line
 from pyledger.cli.parameters import json_option, parse_size, store_argument
 from pyledger.errors import EXIT_PROBLEM
 
@@ -86,10 +86,10 @@ def command(
             }
         )
     elif not report.steps:
-        tell("nothing to repair")
+        print_status("nothing to repair")
     else:
         kept = f"; removed bytes are saved in {report.side_folder}" if report.side_folder else ""
         verb = "would be taken; nothing was changed" if dry_run else "taken"
-        tell(f"{counted(len(report.steps), 'step')} {verb}{kept}")
+        print_status(f"{counted(len(report.steps), 'step')} {verb}{kept}")
     if not report.complete:
         ctx.exit(EXIT_PROBLEM)

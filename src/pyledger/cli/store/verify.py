@@ -2,7 +2,7 @@
 
 import click
 
-from pyledger.cli.output import counted, emit, print_problem, progress, tell
+from pyledger.cli.output import counted, emit, print_problem, print_status, progress
 from pyledger.cli.parameters import json_option, store_argument
 from pyledger.errors import EXIT_PROBLEM
 
@@ -38,7 +38,7 @@ def command(ctx: click.Context, store: str, as_json: bool) -> None:
         summary = {"valid": valid, "problems": counts["problem"], "notes": counts["note"]}
         emit({"kind": "summary", **summary, "clean": folder.clean})
     else:
-        tell(_summary(counts["problem"], counts["note"], clean=folder.clean))
+        print_status(_summary(counts["problem"], counts["note"], clean=folder.clean))
     if not valid:
         ctx.exit(EXIT_PROBLEM)
 

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, cast
 
 import click
 
-from pyledger.cli.output import CannotReachError, counted, emit, progress, tell
+from pyledger.cli.output import CannotReachError, counted, emit, print_status, progress
 from pyledger.cli.parameters import Number, json_option, parse_size
 from pyledger.cli.store.rows import Row, field_text, queue_of_key, read_csv, read_json_lines
 
@@ -73,7 +73,7 @@ def command(
     if as_json:
         emit({"kind": "written", "store": store, "topic": topic, "messages": count})
     else:
-        tell(f"{counted(count, 'message')} appended to topic {topic} in {store}")
+        print_status(f"{counted(count, 'message')} appended to topic {topic} in {store}")
 
 
 def _take_first(rows: Iterator[Row]) -> Iterator[Row]:
@@ -127,7 +127,7 @@ def _append(
         # Ctrl-C may come between a put and its count, so the queues are counted.
         stored = sum(appender.next_queue_offset for appender in appenders) - before
         if stored:
-            tell(f"{counted(stored, 'message')} appended before this; kept in {store}")
+            print_status(f"{counted(stored, 'message')} appended before this; kept in {store}")
         raise
     return count
 
