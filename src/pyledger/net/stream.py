@@ -3,10 +3,10 @@
 What a frame means is not known here. A wake-up of the event loop reads what has come, hands on every whole
 frame in it, and writes all that was sent meanwhile at once.
 
-Two things keep the memory of a connection bounded. On a server, a peer that does not read its answers, or has
-too many requests in work, is not read from; frames that had come with the last ones wait. On any side, a
-connection with `backlog_max_bytes` to be written is cut. On a server, frames also wait when an iteration of
-the event loop has handled enough, see `fair_queue`.
+Two limits bound the memory of a connection. A server does not read from a peer that does not read its
+responses, or that has too many requests being processed; frames already received wait. On either side, a
+connection with more than `backlog_max_bytes` to be written is aborted. On a server, frames also wait when an
+iteration of the event loop has handled enough, see `fair_queue`.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from pyledger.wire.remoting.native_codec import RequestDecoder
 log = logger("net")
 
 FLUSH_BYTES = 64 << 10
-"""While one wake-up is handled, so many bytes of answers are written before the next request is looked at."""
+"""While one wake-up is handled, responses are written whenever this many bytes are queued."""
 CHARGE_BYTES = 64 << 10
-"""What is handled and written is told when it has cost so much, and at the end of a wake-up."""
+"""Work is charged to the fair queue in steps of this size, and at the end of a wake-up."""
 BULK_BYTES = 64 << 10
-"""A sender of this much waits for the next iteration of the event loop, once one has cost enough."""
+"""A peer that sends this much at once waits for the next iteration once the present one has cost enough."""
 FRAMES_OF_TURN_MAX = ITERATION_BYTES // REQUEST_BYTES
-"""So many waiting frames are looked at in one iteration of the event loop."""
+"""Waiting frames that are handled in one iteration of the event loop."""
 WRITE_BYTES = 256 << 10
-"""So much a server writes to one connection before it looks at the others."""
+"""Bytes that a server writes to one connection before it serves the others."""
 
 
 def decoder_of(endpoint: Endpoint[Any]) -> StreamDecoder[Any]:
-    """What cuts received bytes into frames; requests are decoded where batches are answered."""
+    """Return the decoder that splits bytes into frames, and decodes requests where batches are answered."""
     kind = endpoint.decoder or (FrameDecoder if endpoint.answer_batch is None else RequestDecoder)
     return kind(endpoint.limits.frame_max_bytes)
 
@@ -86,7 +86,7 @@ class FrameStream(asyncio.Protocol):
         Args:
             endpoint: What the connections of this side share.
             own: The connection's socket.
-            secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
+            secure: Whether TLS is used; without, bytes are written to the socket itself.
         """
         self.endpoint = endpoint
         self.remote_address = self._refusal = ""
@@ -106,7 +106,7 @@ class FrameStream(asyncio.Protocol):
         self._paused = False
         # It waits for another iteration of the event loop.
         self._queued = False
-        # Not charged yet; what the outbox had got when that was last looked at; all that came.
+        # Bytes not charged yet; bytes of the outbox at the last charge; bytes received.
         self._cost_bytes = self._counted_bytes = self._received_bytes = 0
         self._finishing = False
         self._active_at = self._received_at = endpoint.loop.time()
@@ -116,7 +116,7 @@ class FrameStream(asyncio.Protocol):
     # --- for the class that knows what frames mean
 
     def take(self, frames: list[Received]) -> list[Received]:
-        """Handle frames; returns those that have to wait: the connection was paused, or its turn is over.
+        """Handle frames; returns those that have to wait: the connection was paused or has used up its share.
 
         Raises:
             FrameError: one is malformed.
@@ -130,7 +130,7 @@ class FrameStream(asyncio.Protocol):
         """The connection is gone."""
 
     def has_work(self) -> bool:
-        """Whether requests are in work."""
+        """Whether handlers are still processing requests."""
         return False
 
     def busy(self) -> bool:
@@ -138,17 +138,17 @@ class FrameStream(asyncio.Protocol):
         return False
 
     def overworked(self) -> bool:
-        """Whether as many requests are in work as may be."""
+        """Whether the limit of requests being processed is reached."""
         return False
 
     def work_bytes(self) -> int:
-        """Size of the requests in work."""
+        """Bytes of the requests being processed."""
         return 0
 
     # --- what the transport calls
 
     def connection_made(self, transport: Any) -> None:
-        """The connection stands, its TLS handshake included."""
+        """The connection is open, and its TLS handshake is complete."""
         # Any: uvloop's transports are no subclasses of asyncio's, but have all their methods.
         self._transport = transport
         self.remote_address = address_text(transport.get_extra_info("peername"))
@@ -183,7 +183,7 @@ class FrameStream(asyncio.Protocol):
             self._queue()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone; everybody who waits for it is told."""
+        """Release everything and notify the waiters: the connection is gone."""
         self.closed = True
         # A stream without cycles is freed now; the cycle collector of an idle server may never run.
         self._idle.dispose()
@@ -197,7 +197,7 @@ class FrameStream(asyncio.Protocol):
         self.ended(self._refusal or closed)
 
     def go_secure(self, transport: Any) -> None:
-        """TLS stands between the two from now on."""
+        """Use TLS from now on."""
         self._transport, self._secure = transport, True
         self._outbox = Outbox(transport, None)
 
@@ -228,13 +228,13 @@ class FrameStream(asyncio.Protocol):
         await self._progress()
 
     async def room(self, left_ms: float, timeout_ms: int) -> None:
-        """Wait, at most `left_ms` of a call's `timeout_ms`, until there is room for another request.
+        """Wait, at most `left_ms` of a call's `timeout_ms`, until another request may be queued.
 
         Raises:
             RemotingTimeoutError: the peer reads too slowly.
         """
         try:
-            # One by one: of many that wait, the first to go may leave no room for the next.
+            # One at a time: the first request may fill the queue again.
             async with asyncio.timeout(max(0.0, left_ms) / 1000), self._turn:
                 if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
                     await self.drain()
@@ -251,7 +251,7 @@ class FrameStream(asyncio.Protocol):
             await self._progress()
 
     def close(self) -> None:
-        """Write what is queued, then close; what takes too long is cut off. Idempotent."""
+        """Write what is queued, then close; abort after `CLOSE_TIMEOUT_MS`. Idempotent."""
         if self.closed:
             return
         self.closed = True
@@ -273,7 +273,7 @@ class FrameStream(asyncio.Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether no further request should be taken now: too much to write, or too many in work."""
+        """Whether no further request should be read now: too many are queued or being processed."""
         return (
             self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes
             or self.overworked()
@@ -319,7 +319,7 @@ class FrameStream(asyncio.Protocol):
         return self._cost_bytes >= CHARGE_BYTES and self._charge() and self.endpoint.limits.throttles_reading
 
     def _charge(self) -> bool:
-        """Tell what was handled and written; whether the rest has to wait for another iteration."""
+        """Charge the work done; return whether the rest has to wait for another iteration."""
         cost_bytes, self._cost_bytes = self._cost_bytes, 0
         return self.endpoint.fair_queue.charge(self, cost_bytes)
 
@@ -385,7 +385,7 @@ class FrameStream(asyncio.Protocol):
         return True
 
     def _count(self) -> None:
-        """Tell what is held now. After the end these are the requests in work."""
+        """Report the bytes held now; after the end these are the requests being processed."""
         held = (
             self._outbox.queued_bytes
             + self._decoder.pending_bytes
@@ -414,7 +414,7 @@ class FrameStream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _check_idle(self) -> None:
-        """Close after a time without a byte read or written; look again when it may be over."""
+        """Close after a time without a byte read or written, or check again later."""
         idle_seconds = self.endpoint.loop.time() - self._active_at
         left_ms = (self.endpoint.limits.idle_seconds - idle_seconds) * 1000
         if left_ms > 0:
@@ -440,7 +440,7 @@ class FrameStream(asyncio.Protocol):
             return
         self._flush()
         if self.busy():
-            # The first of many goes at once; those that follow in this turn go together.
+            # The first of many is written at once, the others of this iteration together.
             self._burst = True
             self.endpoint.loop.call_soon(self._end_burst)
 
