@@ -395,7 +395,7 @@ def test_the_size_is_not_read_off_a_cut_file(tmp_path: Path, end: str) -> None:
         length = store.max_offset - (1 if end == "in a record" else 0)
     file = tmp_path / "commitlog" / f"{0:020d}"
     os.truncate(file, length)
-    with pytest.raises(StoreFormatError, match="cut"):
+    with pytest.raises(StoreFormatError, match="truncated"):
         StoreEngine.open(tmp_path)
     assert file.stat().st_size == length
 

@@ -189,8 +189,8 @@ def test_after_a_crash_the_units_that_were_dropped_are_told(
     with caplog.at_level(logging.WARNING, "pyledger.store"), StoreEngine.open(tmp_path, **SMALL) as store:
         dropped = store.recovery.units_dropped
     assert dropped > 0
-    told = [vars(r)["fields"]["count"] for r in caplog.records if "units dropped" in vars(r)["event"]]
-    assert told == [dropped]
+    counts = [vars(r)["fields"]["count"] for r in caplog.records if "units dropped" in vars(r)["event"]]
+    assert counts == [dropped]
 
 
 def test_a_reader_beside_a_writer_sees_no_loss(rolled: Path) -> None:

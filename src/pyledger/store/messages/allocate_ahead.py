@@ -1,8 +1,9 @@
-"""Making room before it is needed: the next commit-log file, and the next chunk of the one in use.
+"""Allocate disk space in advance: the next commit-log file, and the next chunk of the current one.
 
-Page faults, not copying, limit appends; and a full disk is found here, where it is an error and not a signal.
-A file has its full length at once, but its blocks come in chunks, so that a small store takes little of the
-disk. A slave, which appends past the mapping, takes all of a file at once where there is plenty of room.
+Page faults, not copying, limit appends; and a full disk is an error here, not a signal. A file has its full
+length from the start, but its blocks are allocated in chunks, so that a small store uses little space. A
+slave, which does not append through the mapping, allocates a whole file at once if there is enough free
+space.
 """
 
 import logging
@@ -42,7 +43,7 @@ class AllocatorThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop it; the files it made and nobody used are removed."""
+        """Stop it and remove the files that were not used."""
         if os.getpid() != self._pid or not self._thread.is_alive():
             return
         self._log.stop_allocator()
@@ -57,7 +58,7 @@ class AllocatorThread:
 
 
 class ChunkAhead:
-    """Keeps allocated, populated room in front of the appends within the last file."""
+    """Keeps allocated, populated pages ahead of the appends within the last file."""
 
     def __init__(self, log_queue: MappedFileQueue) -> None:
         self._log = log_queue
@@ -77,9 +78,9 @@ class ChunkAhead:
         )
 
     def work(self) -> int:
-        """One round of the service; the pause until the next (ms).
+        """One round of the service; return the pause until the next (ms).
 
-        A full disk is left to the append that needs the room.
+        A full disk is reported by the append that needs the space.
         """
         if self.is_short():
             last = self._log.files[-1]
@@ -95,9 +96,9 @@ class ChunkAhead:
 
 
 def has_room_for_rest(file: MappedFile) -> bool:
-    """Whether a disk has room for the rest of a file, and for as much again.
+    """Whether there is free space for twice the rest of a file.
 
-    Who appends past the mapping waits for the file while blocks are allocated: that is done once then.
+    Writes that bypass the mapping wait while blocks are allocated, so that is then done once.
     """
     space = os.statvfs(os.path.dirname(file.path))
     return space.f_bavail * space.f_frsize > 2 * (file.size_bytes - file.allocated_position)

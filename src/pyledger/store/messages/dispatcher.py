@@ -1,7 +1,7 @@
-"""The thread that builds queues and index from the log, right behind the appends.
+"""The thread that builds queues and index from the log soon after each append.
 
-Reads help it, so nothing waits for it; without reads it keeps the backlog short. A queue that cannot be made
-or grow, on a full disk or by another error, waits alone and is tried again: its messages are in the log.
+Reads dispatch, too, so nothing waits for it; without reads it keeps the backlog short. If a queue cannot be
+created or extended, only that queue waits and is tried again: its messages are in the log.
 """
 
 import logging
@@ -17,14 +17,14 @@ log = logger("store")
 IDLE_MS = 60_000
 RETRY_MS = 1_000
 REST_MS = 5
-"""After a round that found little: messages that come one by one are dispatched together, as a round costs
-more than the append of one. Nobody waits for it: readers dispatch what they need."""
+"""Pause after a round that found little, so that single messages are dispatched together: a round costs more
+than an append. No reader waits for it, because readers dispatch what they need."""
 LITTLE_BYTES = 64 << 10
 WAITS = "dispatch waits"
 LOGGED_MAX = 8
 """Queues that stall in one round and have a line each in the log."""
 UNCONFIRMED_MS = 2
-"""Pause while records wait for their flush: nobody wakes this thread for it when requests are few."""
+"""Pause while records wait for their flush, which does not wake this thread when there are few requests."""
 
 
 class DispatchWork:
@@ -91,7 +91,7 @@ class DispatchWork:
         if len(fresh) > LOGGED_MAX:
             event(log, logging.WARNING, "dispatch waits for more queues", count=len(fresh) - LOGGED_MAX)
         if self._stalled and not stalled:
-            event(log, logging.INFO, "dispatch goes on", physical_offset=self._dispatcher.dispatched_where)
+            event(log, logging.INFO, "dispatch continues", physical_offset=self._dispatcher.dispatched_where)
         self._stalled = {(topic, queue_id) for topic, queue_id, *_ in stalled}
         return bool(stalled)
 
@@ -100,7 +100,7 @@ class DispatchWork:
         return REST_MS if self._found_bytes < LITTLE_BYTES else 0
 
     def _report(self, damage: CorruptRecordError) -> None:
-        """Log a problem once for each place where dispatch is stuck."""
+        """Log a problem once for each offset at which dispatch is stuck."""
         self._damage = damage
         if self._stuck_at != self._dispatcher.dispatched_where:
             self._stuck_at = self._dispatcher.dispatched_where

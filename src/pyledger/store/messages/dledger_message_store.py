@@ -175,7 +175,7 @@ def recover_queues(
         damages=(),
     )
     write_abort(folder.path)
-    verdict = LogVerdict(end, committed, must_cut=False)
+    verdict = LogVerdict(end, committed, must_truncate=False)
     found = recover(folder, config, log, verdict, clean=folder.clean, known=known, view=view)
     found.last_store_timestamp_ms = 0 if newest is None else newest.store_timestamp_ms
     return found

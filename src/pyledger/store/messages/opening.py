@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from mmap import PAGESIZE
 from pathlib import Path
 
 from pyledger._core import (
@@ -48,14 +49,13 @@ from pyledger.store.messages.recovery import (
     load_log,
     recover,
 )
-from pyledger.store.messages.tmpfs_guard import check_room
+from pyledger.store.messages.tmpfs_guard import check_free_space
 from pyledger.store.queues.queue_reader import QueueReader, default_limits
 from pyledger.store.queues.queue_set import ConsumeQueueSet
 from pyledger.store.reading.lost_end import prove_lost_end
 from pyledger.store.reading.queue_ends import queue_ends
 
 SYNC = "sync"
-PAGE_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def _open_locked(
 ) -> StoreComponents:
     lock = lock_store(path).acquire()
     try:
-        check_room(path)
+        check_free_space(path)
         undo_rebuild(path)
         remove_leftovers(path)
         folder = read_folder(path)
@@ -154,7 +154,7 @@ def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCon
     found: dict[str, object] = {}
     if folder.log_files:
         if not _names_log_size(options):
-            _refuse_cut_file(folder)
+            _raise_if_truncated(folder)
         found["mapped_file_size_bytes"] = folder.log_file_size_bytes
     found["consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(QUEUE_FOLDER)
     found["batch_consume_queue_file_size_bytes"] = folder.queue_file_size_bytes(BATCH_QUEUE_FOLDER)
@@ -164,13 +164,13 @@ def fit_settings(folder: StoreFolder, options: Mapping[str, object]) -> StoreCon
     return StoreConfig.from_properties({**{k: v for k, v in found.items() if k not in given}, **options})
 
 
-def _refuse_cut_file(folder: StoreFolder) -> None:
-    """The length of a lone file tells the size of all, unless the file was cut.
+def _raise_if_truncated(folder: StoreFolder) -> None:
+    """Raise if the only log file was truncated, because its length would become the size of all files.
 
-    A whole file ends in zeroes or in a blank record; only files of an odd size are looked at.
+    A full file ends in zeroes or in a blank record. Only files that are not whole pages are checked.
     """
     size_bytes = folder.log_file_size_bytes
-    if len(folder.log_files) > 1 or size_bytes % PAGE_BYTES == 0:
+    if len(folder.log_files) > 1 or size_bytes % PAGESIZE == 0:
         return
     file = MappedFile.open(folder.log_files[0].path)
     try:
@@ -180,8 +180,8 @@ def _refuse_cut_file(folder: StoreFolder) -> None:
     if stop.status == "short" or (stop.status == "end" and not stop.blank_count):
         raise StoreFormatError(
             file.path,
-            f"has {size_bytes} bytes, and its last record ends there or beyond: the file was cut",
-            "let `pyledger repair` mend it, or give mapped_file_size_bytes",
+            f"has {size_bytes} bytes, and its last record ends there or later: the file was truncated",
+            "run `pyledger repair`, or give mapped_file_size_bytes",
         )
 
 
@@ -192,13 +192,13 @@ def _names_log_size(options: Mapping[str, object]) -> bool:
 def _recover_folder(
     folder: StoreFolder, config: StoreConfig, *, truncate_at_corruption: bool
 ) -> RecoveredStore:
-    """Judge the log, note that a writer is at work, then change what must be changed."""
+    """Check the log, write the abort file, then recover."""
     known = checkpoint_file.read(os.path.join(folder.path, CHECKPOINT_FILE)) or StoreCheckpoint()
     log = load_log(folder.path, config)
     try:
         verdict = None
         if not log.files:
-            _refuse_orphans(folder)
+            _raise_for_orphans(folder)
         else:
             verdict = judge_log(
                 log,
@@ -207,7 +207,7 @@ def _recover_folder(
                 check_bodies=config.check_crc_on_recover or not folder.clean,
                 truncate_at_corruption=truncate_at_corruption,
             )
-            _refuse_cut_in_archive(log, verdict)
+            _raise_if_ends_in_archive(log, verdict)
             if folder.clean and not truncate_at_corruption:
                 lost = prove_lost_end(folder, log.view(), verdict.end, known)
                 if lost is not None:
@@ -219,8 +219,8 @@ def _recover_folder(
         raise
 
 
-def _refuse_orphans(folder: StoreFolder) -> None:
-    """A log that is gone must not let queue offsets start again at 0."""
+def _raise_for_orphans(folder: StoreFolder) -> None:
+    """Raise if there are queues without a log: queue offsets must not start again at 0."""
     homes = [path for kind in (QUEUE_FOLDER, BATCH_QUEUE_FOLDER) for *_, path in folder.queue_folders(kind)]
     heads = (files[0] for home in homes if (files := offset_files(home)))
     if any(queue_ends(folder)) or any(head.start_offset for head in heads):
@@ -231,24 +231,24 @@ def _orphans(path: str) -> StoreFormatError:
     return StoreFormatError(
         path,
         "there are consume queues but no commit log",
-        "put `commitlog` back, or remove the queues to start anew",
+        "restore `commitlog`, or remove the queues to start an empty store",
     )
 
 
-def _refuse_cut_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:
-    file = log.find_file(verdict.cut_offset)
+def _raise_if_ends_in_archive(log: MappedFileQueue, verdict: LogVerdict) -> None:
+    file = log.find_file(verdict.end_offset)
     if file is not None and file.is_cold:
         raise StoreFormatError(
             file.path,
-            f"is archived, and recovery would cut the log in it, at {verdict.cut_offset}",
+            f"is archived, and recovery would truncate the log in it, at {verdict.end_offset}",
             "run `pyledger unarchive` first",
         )
 
 
 def write_abort(path: str) -> None:
-    """Leave the mark that a writer is at work; found at open, it says that the last did not end well.
+    """Create the abort file, which means at the next opening that the shutdown was unclean.
 
-    The name is the mark: on a full disk the file stays empty.
+    Only its name matters: on a full disk the file stays empty.
     """
     abort = os.path.join(path, ABORT_FILE)
     try:
@@ -265,7 +265,7 @@ def write_abort(path: str) -> None:
 
 
 def remove_abort(path: str) -> None:
-    """Take the mark away: everything is on disk and the queues are complete."""
+    """Remove the abort file, once everything is on disk and the queues are complete."""
     abort = os.path.join(path, ABORT_FILE)
     try:
         os.unlink(abort)
@@ -325,7 +325,7 @@ def make_commit_log(
             continue
     for topic, queue_id, _, next_offset, _ in recovered.dispatcher.stalled:
         if topic:
-            # Its files lack what the log has: the log tells where its numbers go on.
+            # Its files miss records of the log, so the log has its next queue offset.
             commit_log.set_next_queue_offset(topic, queue_id, next_offset)
     return commit_log
 

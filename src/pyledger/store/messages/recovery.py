@@ -1,7 +1,7 @@
-"""From the files of a folder to a store that can go on: a function of the log's bytes.
+"""Recovery: from the files of a folder to a store that can be appended to.
 
-See docs/design/crash_safety.md for what a crash can leave and why each step decides as it does. The first
-half only looks; nothing is changed before the log was found sound.
+docs/design/crash_safety.md states what a crash can leave, and the reason for each step. The first half only
+reads; nothing is changed before the log is known to be valid.
 
 Source: RocketMQ store/.../CommitLog.java (recoverNormally, recoverAbnormally), DefaultMessageStore.java
 (recover).
@@ -27,45 +27,45 @@ from pyledger.store.reading.log_end import LogEnd, find_log_end, start_file_offs
 events = logger("store")
 
 FILES_CHECKED_CLEAN = 3
-"""Queue files looked through from the end after a clean exit, as upstream does."""
+"""Queue files checked from the end after a clean shutdown, as upstream."""
 ALL_FILES = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store found and did."""
+    """Result of a recovery."""
 
     clean: bool
-    """The last writer shut down in good order."""
+    """Whether the last shutdown was clean."""
     start_offset: int
-    """Physical offset (bytes) that records were checked from."""
+    """Physical offset (bytes) from which records were checked."""
     end_offset: int
     """Physical offset (bytes) where the log ends."""
     truncated_at: int | None
-    """Physical offset (bytes) at which a torn or damaged tail was cut; None when there was none."""
+    """Physical offset (bytes) at which a torn or damaged tail was removed; None without one."""
     problem: str
-    """What was wrong with the record there."""
+    """Fault of the record there."""
     dispatched: int
-    """Records that were held against queues and index again."""
+    """Records that were dispatched again."""
     units_dropped: int
-    """Queue units that named nothing sound."""
+    """Queue units that named no valid record."""
     index_files_removed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogVerdict:
-    """Where the log ends and whether it must be cut there."""
+    """Where the log ends, and whether it must be truncated there."""
 
     end: LogEnd
-    cut_offset: int
+    end_offset: int
     """Physical offset (bytes) of the end."""
-    must_cut: bool
-    """Bytes may stand behind the end."""
+    must_truncate: bool
+    """Whether there may be bytes after the end."""
 
 
 @dataclass(slots=True)
 class RecoveredStore:
-    """The parts of a store, agreeing with each other."""
+    """The parts of a store, consistent with each other."""
 
     log: MappedFileQueue
     queues: ConsumeQueueSet
@@ -84,7 +84,7 @@ def load_log(path: str, config: StoreConfig) -> MappedFileQueue:
     """
     folder = os.path.join(path, LOG_FOLDER)
     pooled = config.transient_store_pool
-    # A pool writes to the file when it commits: there all blocks must be there before.
+    # A pool writes to the file when it commits, so all blocks must be allocated before.
     chunk_bytes = 0 if pooled else min(config.first_chunk_bytes, config.mapped_file_size_bytes)
     log = MappedFileQueue(
         folder, config.mapped_file_size_bytes, allocate_chunk_bytes=chunk_bytes, pooled=pooled
@@ -105,17 +105,17 @@ def judge_log(
 
     Args:
         log: The loaded log.
-        clean: The last writer shut down in good order.
+        clean: Whether the last shutdown was clean.
         known: The checkpoint.
-        check_bodies: Check the CRC of every body that is passed; else lengths and places alone.
-        truncate_at_corruption: Cut the log at damage in its middle instead of refusing.
+        check_bodies: Check the CRC of every body, not only lengths and offsets.
+        truncate_at_corruption: Truncate the log at damage in its middle instead of raising.
 
     Raises:
-        CorruptRecordError: bytes that were durable once are damaged, with sound records behind them.
+        CorruptRecordError: durable bytes are damaged, and valid records follow them.
     """
     view = log.view()
     start = None if clean else start_file_offset(view, clean=False, durable_ms=known.min_timestamp_ms)
-    _refuse_gap(log, known_below=log.files[-1].start_offset if start is None else start)
+    _raise_for_gap(log, known_below=log.files[-1].start_offset if start is None else start)
     end = find_log_end(
         view,
         clean=clean,
@@ -128,7 +128,7 @@ def judge_log(
         return LogVerdict(
             end,
             end.end_offset,
-            must_cut=not ordinary or end.end_offset < view.end_offset - log.file_size_bytes,
+            must_truncate=not ordinary or end.end_offset < view.end_offset - log.file_size_bytes,
         )
     first = end.damages[0]
     if not truncate_at_corruption:
@@ -141,23 +141,23 @@ def judge_log(
         problem=first.problem,
         status="damage",
     )
-    return LogVerdict(end, first.physical_offset, must_cut=True)
+    return LogVerdict(end, first.physical_offset, must_truncate=True)
 
 
-def _refuse_gap(log: MappedFileQueue, known_below: int) -> None:
-    """A file that is missing where everything was durable: no crash does that."""
+def _raise_for_gap(log: MappedFileQueue, known_below: int) -> None:
+    """Raise if a file is missing in the durable part of the log, which no crash explains."""
     for file, following in zip(log.files, log.files[1:], strict=False):
         expected = file.start_offset + log.file_size_bytes
         if following.start_offset != expected and following.start_offset <= known_below:
             raise StoreFormatError(
                 os.path.join(log.folder, f"{expected:020d}"),
                 "this file of the log is missing",
-                "put it back, or let `pyledger repair` cut the log there",
+                "restore it, or let `pyledger repair` truncate the log there",
             )
 
 
 def path_at(log: MappedFileQueue, offset: int) -> str:
-    """The file that holds a physical offset (bytes), for an error; the folder when none does."""
+    """The file that holds a physical offset (bytes), or else the folder; for error texts."""
     file = log.find_file(offset)
     return log.folder if file is None else file.path
 
@@ -172,33 +172,33 @@ def recover(
     known: StoreCheckpoint,
     view: LogView | None = None,
 ) -> RecoveredStore:
-    """Cut the log at its end, durably, and bring queues and index in step with it.
+    """Truncate the log at its end, durably, and update queues and index.
 
     Args:
-        folder: What lies in the store's folder.
+        folder: The store folder.
         config: The store's settings.
         log: The loaded log.
         verdict: Where it ends; None for a log without files.
-        clean: The last writer shut down in good order.
+        clean: Whether the last shutdown was clean.
         known: The checkpoint.
-        view: The part of a log that others keep, and that is not cut; None: the log is the store's own.
+        view: The part to use of a log with another owner, which is not truncated; None for the store's own.
 
-    Durability: on return log, queues and index are on disk as they are in memory, and so is the checkpoint.
+    Durability: on return log, queues, index and checkpoint are on disk.
     """
     queues = ConsumeQueueSet(
         folder.path, config.consume_queue_file_size_bytes, config.batch_consume_queue_file_size_bytes
     )
     queues.load(folder)
     owned = view is None
-    if owned and verdict is not None and verdict.must_cut:
-        log.truncate(verdict.cut_offset)
+    if owned and verdict is not None and verdict.must_truncate:
+        log.truncate(verdict.end_offset)
     elif owned and verdict is not None:
-        log.set_end(verdict.cut_offset)
+        log.set_end(verdict.end_offset)
     view = log.view() if view is None else view
     dropped = queues.recover(view, FILES_CHECKED_CLEAN if clean else ALL_FILES)
     if dropped:
         facts = {"store": folder.path, "count": dropped, "log_end": view.end_offset, "clean": clean}
-        event(events, logging.WARNING, "queue units dropped that name nothing sound", **facts)
+        event(events, logging.WARNING, "queue units dropped that name no valid record", **facts)
     index, rebuild_index = _open_index(folder.path, config, clean=clean, known=known)
     if index is not None:
         index.truncate_to_physical(view.end_offset, view)
@@ -212,7 +212,7 @@ def recover(
     queues.park = dispatcher.park
     dispatcher.dispatch(view)
     if queues.filled_units and start > view.start_offset:
-        # A queue lacks units from before the start: what vouched for them was wrong.
+        # A queue misses units from before the start: the checkpoint that covered them was wrong.
         queues.clear(view.start_offset)
         dispatcher.start_at(view.start_offset)
         dispatcher.dispatch(view)
@@ -224,7 +224,7 @@ def recover(
         clean=clean,
         start_offset=view.start_offset if verdict is None else verdict.end.start_offset,
         end_offset=view.end_offset,
-        truncated_at=None if verdict is None or not verdict.end.problem else verdict.cut_offset,
+        truncated_at=None if verdict is None or not verdict.end.problem else verdict.end_offset,
         problem="" if verdict is None else verdict.end.problem,
         dispatched=dispatcher.message_count,
         units_dropped=dropped,
@@ -237,14 +237,14 @@ def recover(
 def _open_index(
     path: str, config: StoreConfig, *, clean: bool, known: StoreCheckpoint
 ) -> tuple[IndexFileSet | None, bool]:
-    """The index files that can be trusted, and whether the others must be made again."""
+    """Open the index files that can be trusted; also return whether the others must be rebuilt."""
     if not config.index_enabled:
         return None, False
     index_path = os.path.join(path, INDEX_FOLDER)
     missing = not is_folder(index_path)
     if missing:
-        # Empty, it says at the next opening that no message has a key: the log need not be walked for them.
-        # Where it cannot be made, dispatch tries again for the first key.
+        # An empty folder means at the next opening that no message has a key, which saves scanning the log.
+        # If it cannot be created, dispatch tries again for the first key.
         with contextlib.suppress(OSError):
             os.mkdir(index_path)
             flush_folder(Path(path))
@@ -267,27 +267,27 @@ def _dispatch_start(
     clean: bool,
     owned: bool,
 ) -> int:
-    """Physical offset (bytes) of the first record that a queue or the index may lack.
+    """Physical offset (bytes) of the first record that a queue or the index may miss.
 
-    The file that was looked through is dispatched again also after a clean exit: a queue that lost its end,
-    or all of it, is noticed by the records that it lacks.
+    The file in which the end was searched is dispatched again after a clean shutdown, too, so that a queue
+    with a missing end, or without files, is noticed.
     """
     start = min(scan_start, max(queues.max_physical_offset, log_start)) if clean else scan_start
     if any(queue.max_offset == 0 for queue in queues.all()) and not clean:
         start = log_start
-    lacking = [queues.incomplete_from, queues.doubtful_from]
+    gaps = [queues.incomplete_from, queues.doubtful_from]
     if clean and owned:
-        # What a crash did not leave there was damaged. (A group may have committed more than it says.)
-        lacking.append(queues.truncated_from)
-    for place in lacking:
-        start = start if place is None else min(start, max(place, log_start))
+        # Without a crash the dropped units were damaged. (The log of a group may end after `view`.)
+        gaps.append(queues.truncated_from)
+    for offset in gaps:
+        start = start if offset is None else min(start, max(offset, log_start))
     if index is not None and rebuild_index:
         start = min(start, max(index.end_physical_offset, log_start))
     return start
 
 
 def _make_durable(queues: ConsumeQueueSet, index: IndexFileSet | None, *, clean: bool, changed: bool) -> None:
-    """Before the checkpoint vouches for it: what was dispatched, and what a killed process left unsynced."""
+    """Flush what the checkpoint will cover: dispatched units, and those a killed process left unsynced."""
     if not clean:
         queues.sync()
     elif changed:
@@ -299,7 +299,7 @@ def _make_durable(queues: ConsumeQueueSet, index: IndexFileSet | None, *, clean:
 def _write_checkpoint(
     path: str, known: StoreCheckpoint, verdict: LogVerdict | None, queues_complete: bool
 ) -> StoreCheckpoint:
-    """Say what is durable now. Nothing is written when nothing is new, or there is no room for it."""
+    """Update the checkpoint. Nothing is written if nothing changed or the disk is full."""
     if verdict is None or verdict.end.last_record_offset < 0:
         return known
     last_ms = verdict.end.last_store_timestamp
@@ -311,7 +311,7 @@ def _write_checkpoint(
     )
     if new == known:
         return known
-    # Without room the old one stays, which vouches for less; the store writes this one when there is some.
+    # On a full disk the old one stays, which covers less; the store writes this one when space is free.
     with contextlib.suppress(StoreFullError):
         checkpoint_file.write(os.path.join(path, CHECKPOINT_FILE), new)
     return new

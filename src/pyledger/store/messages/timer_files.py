@@ -1,9 +1,9 @@
-"""Where delivery of timer messages stands, on disk: in our file, and in upstream's for its broker to go on.
+"""The progress of timer delivery on disk: in our file, and in upstream's, for a broker of Java.
 
-Ours is `config/timerProgress.json`. Upstream has `config/timercheck`, a log of what waits (`timerlog`) and a
-wheel over it (`timerwheel`), which it makes again from the log. It goes on in the timer topic behind the
-message that the log names last, and delivers at once what it finds there and is due. So a log that is behind
-would make it deliver again; ours is written when a broker closes, and removed when it goes on.
+Ours is `config/timerProgress.json`. Upstream has `config/timercheck`, a log of waiting messages (`timerlog`)
+and a wheel over it (`timerwheel`), which it rebuilds from the log. Upstream continues in the timer topic
+after the last message that the log names, and delivers what is due there at once. A log that lags would make
+it deliver again, so ours is written when a broker closes, and removed when it starts.
 
 Source: RocketMQ store/.../timer/TimerMessageStore.java (recover), TimerCheckpoint.java, TimerLog.java.
 """
@@ -50,11 +50,11 @@ PLAIN = 1
 """Kind of a unit: deliver it."""
 NONE_BEFORE = -1
 OUR_STATE = 0x5079_4C65_6467_6572
-"""State in the version of a file of ours: upstream writes another one, and leaves what stands behind it."""
+"""State in the version of our files. Upstream writes another state and keeps the bytes after it."""
 
 
 class RecordPlace(NamedTuple):
-    """Where a record stands."""
+    """Location of a record."""
 
     physical_offset: int
     """Bytes."""
@@ -63,11 +63,11 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimerFile:
-    """`timerProgress.json`, and what upstream has in its place."""
+    """`timerProgress.json`, or upstream's files."""
 
     progress: TimerProgress = field(default_factory=TimerProgress)
     now_ms: int = 0
-    """When that was so, floored to the precision."""
+    """Time of that progress, floored to the precision."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -80,7 +80,7 @@ class TimerFile:
         return cls() if check is None else cls(progress_of(check))
 
     def write(self, folder: Path) -> None:
-        """Into the folder `config`; what upstream's wheel and log say is true no more, so they go."""
+        """Into the folder `config`. Upstream's wheel and log are then out of date and are removed."""
         table: dict[str, int | bool] = {key: getattr(self.progress, name) for name, key in TIMER_KEYS.items()}
         if self.progress.foreign:
             table[FOREIGN_KEY] = True
@@ -88,7 +88,7 @@ class TimerFile:
         write_check(folder, check_of(self.progress, self.now_ms, self.progress.restart_offset))
         root = folder.parent
         try:
-            # The wheel first: it names places in the log.
+            # The wheel first: it names positions in the log.
             for name in (TIMER_WHEEL_FILE, FRESH_LOG):
                 (root / name).unlink(missing_ok=True)
             if is_folder(str(root / TIMER_LOG_FOLDER)):
@@ -99,7 +99,7 @@ class TimerFile:
 
 
 def progress_of(found: TimerCheckpoint) -> TimerProgress:
-    """Where delivery of timer messages stands by a checkpoint, a master's or one on disk."""
+    """Progress of timer delivery according to a checkpoint, a master's or one on disk."""
     known = found.last_timer_queue_offset
     if found.first_ms is None:
         return TimerProgress(0, known, found.last_read_time_ms, foreign=True)
@@ -112,9 +112,9 @@ def check_of(
     """A checkpoint for upstream: all before a time is delivered, what waits before an offset is in its wheel.
 
     Args:
-        progress: Where delivery stands.
+        progress: Progress of delivery.
         now_ms: The time, floored to the precision; upstream delivers nothing that is due before.
-        next_offset: Of the timer topic, units: where upstream goes on to read.
+        next_offset: Offset of the timer topic (units) from which upstream continues.
         version: Of the checkpoint.
     """
     read_ms = min(now_ms, progress.first_ms) if progress.first_ms else now_ms
@@ -169,22 +169,22 @@ def hand_over(
     last: RecordPlace | None,
     precision_ms: int,
 ) -> bool:
-    """Leave a log of what waits, with which upstream's broker goes on as if it were its own.
+    """Write a log of the waiting messages, with which upstream's broker continues as with its own.
 
     Args:
         folder: The folder `config`.
-        progress: Where delivery stands, as `TimerFile` was written last.
+        progress: Progress of delivery, as in the last `TimerFile`.
         now_ms: The time, floored to the precision.
-        waiting: What waits.
-        last: The record of the last message that is known; upstream goes on behind it. None: it is gone.
+        waiting: The waiting messages.
+        last: The record of the last known message, after which upstream continues. None: it was deleted.
         precision_ms: Length of a slot of the wheel.
 
     Returns:
-        Whether it was left; upstream's broker delivers some messages again where it was not.
+        Whether it was written. If not, upstream's broker delivers some messages again.
 
     Raises:
-        StoreFullError: no room.
-        StoreIOError: the operating system refused.
+        StoreFullError: the disk is full.
+        StoreIOError: another system call failed.
     """
     units = log_units(waiting, last, now_ms, precision_ms)
     if units is None:

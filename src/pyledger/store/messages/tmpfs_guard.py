@@ -1,7 +1,7 @@
-"""Room that a store needs before a byte of it is read: on tmpfs a page that was never written takes some.
+"""Check for free space on tmpfs before a store is read.
 
-A full tmpfs answers the first look at such a page with SIGBUS, which ends the process. Others give
-zeroes, so of them nothing is asked.
+Reading a page of a sparse file allocates it on tmpfs. On a full tmpfs that is a SIGBUS, which ends the
+process. Other file systems return zeroes and need no space.
 """
 
 import os
@@ -10,18 +10,18 @@ from pyledger.errors import StoreFullError
 
 MEMORY_DISK = "tmpfs"
 PLENTY_BYTES = 1 << 30
-LOOK_BYTES = 16 << 10
-"""So much behind its data is looked at in a file: the page where that ends, and a few around it."""
+READ_AHEAD_BYTES = 16 << 10
+"""Bytes that are read after the data of a file at most: the page where it ends, and a few around it."""
 BLOCK_BYTES = 512
 
 
-def check_room(path: str) -> None:
-    """See that all files of a store, or of any folder, can be read.
+def check_free_space(path: str) -> None:
+    """Check that all files of a folder can be read.
 
     Raises:
-        StoreFullError: they lie on a tmpfs that is too full.
+        StoreFullError: they are on a tmpfs that is too full.
 
-    Cost: a look at the free space; where it is short and that of a tmpfs, one at each file.
+    Cost: reads the free space; on a tmpfs with little of it, the size of each file, too.
     """
     free_bytes = bytes_left(path)
     if free_bytes >= PLENTY_BYTES or file_system_of(path) != MEMORY_DISK:
@@ -31,13 +31,13 @@ def check_room(path: str) -> None:
 
 
 def bytes_left(path: str) -> int:
-    """Free room of the file system of a path."""
+    """Free space (bytes) of the file system of a path."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def holes_bytes(path: str) -> int:
-    """What reading the ends of all files below a path may take at most."""
+    """Limit of the bytes that reading the ends of all files below a path allocates."""
     needed = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -45,12 +45,12 @@ def holes_bytes(path: str) -> int:
                 found = os.stat(os.path.join(folder, name))
             except OSError:
                 continue
-            needed += min(max(0, found.st_size - found.st_blocks * BLOCK_BYTES), LOOK_BYTES)
+            needed += min(max(0, found.st_size - found.st_blocks * BLOCK_BYTES), READ_AHEAD_BYTES)
     return needed
 
 
 def file_system_of(path: str) -> str:
-    """Kind of the file system of a path; empty where the kernel does not tell."""
+    """Type of the file system of a path; empty when it is not known."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
