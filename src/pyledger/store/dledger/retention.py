@@ -3,7 +3,7 @@
 Only committed entries go, whole files from the head, never the last one.
 
 Source: DLedger DLedgerMmapFileStore.java (CleanSpaceService). Differs: files whose entries are not committed
-stay, whatever the disk says.
+stay, however full the disk is.
 """
 
 from pyledger.clock import Clock
@@ -15,7 +15,7 @@ FILES_MAX = 10
 
 
 def disk_is_full(store: DLedgerStore) -> bool:
-    """Whether there is too little room for appends, in any of the folders."""
+    """Whether there is too little free space for appends, in any of the folders."""
     return usage_of(store) > store.config.disk_full_percent
 
 

@@ -192,7 +192,7 @@ class DLedgerStore:
         self._log = DLedgerLog(data, units, seal=self.config.seal_entries, patch_at=self.patch_at)
 
     def _folder_for(self, data_size: int, start_offset: int) -> str:
-        """Where a new data file goes, as upstream chooses."""
+        """Return the folder of a new data file, chosen as upstream does."""
         paths = [path for path in self.data_paths if path not in self.config.read_only_data_paths]
         free = [path for path in paths if disk_usage(path) <= self.config.disk_ratio_to_force_clean] or paths
         return free[start_offset // data_size % len(free)]
@@ -244,7 +244,7 @@ class DLedgerStore:
 
     @property
     def committed_index(self) -> int:
-        """As last told; after a start, what the checkpoint says."""
+        """As last set; after a start, that of the checkpoint."""
         return self._committed
 
     @property
@@ -287,10 +287,10 @@ class DLedgerStore:
     # -- changing it
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[int]:
-        """As leader: make entries at the end; returns their places. All or none.
+        """As leader: append entries, all or none; return their offsets.
 
         Raises:
-            StoreFullError: there is no room.
+            StoreFullError: the disk is full.
             RecordTooLargeError: a body exceeds 4 MiB less 48 bytes, or does not fit into a data file.
         """
         log, end = self._log, self._log.end_index
@@ -309,7 +309,7 @@ class DLedgerStore:
         """As follower: take entries that follow the end; returns how many, before one that has another place.
 
         Raises:
-            StoreFullError: there is no room for the first of them.
+            StoreFullError: the disk is too full for the first of them.
         """
         log = self._log
         if isinstance(entries, EntryBatch):
@@ -365,7 +365,7 @@ class DLedgerStore:
         self._flushed_index = min(self._flushed_index, end_index)
 
     def _start_at(self, entry: Entry) -> None:
-        """Drop everything; the log begins anew with this entry."""
+        """Delete all entries; the log then begins with this one."""
         log = self._log
         self._run_asked = NOTHING_ASKED
         self._expect_end(-1)
@@ -384,7 +384,7 @@ class DLedgerStore:
         self._committed = index
 
     def flush(self) -> None:
-        """Make all that was appended and cut durable.
+        """Make all appends and truncations durable.
 
         Raises:
             StoreFailedError: this or an earlier flush failed; it is never tried again.
