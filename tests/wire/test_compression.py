@@ -49,7 +49,7 @@ def test_packed_body_round_trips(sys_flag: int, pack: Pack) -> None:
 def test_body_at_the_limit_passes_and_one_byte_more_does_not(sys_flag: int, pack: Pack) -> None:
     packed = pack(b"a" * 100_000)
     assert len(decompress(packed, sys_flag, limit_bytes=100_000)) == 100_000
-    with pytest.raises(CorruptBodyError, match="more than the limit of 99999"):
+    with pytest.raises(CorruptBodyError, match="exceeds the limit of 99999"):
         decompress(packed, sys_flag, limit_bytes=99_999)
 
 

@@ -159,10 +159,10 @@ class NotEnoughBookiesError(LedgerError):
     code = 1920
     retriable = True
 
-    def __init__(self, asked: int, there: int) -> None:
-        self.asked, self.there = asked, there
+    def __init__(self, needed: int, writable: int) -> None:
+        self.needed, self.writable = needed, writable
         super().__init__(
-            f"{asked} bookies are needed, {there} are writable; start more, or use a smaller ensemble"
+            f"{needed} bookies are needed, {writable} are writable; start more, or use a smaller ensemble"
         )
 
 

@@ -132,9 +132,9 @@ class OffsetOutOfRangeError(StoreError):
 
     code = 1210
 
-    def __init__(self, asked: int, min_offset: int, max_offset: int) -> None:
-        self.asked, self.min_offset, self.max_offset = asked, min_offset, max_offset
-        super().__init__(f"offset {asked} is outside [{min_offset}, {max_offset})")
+    def __init__(self, requested: int, min_offset: int, max_offset: int) -> None:
+        self.requested, self.min_offset, self.max_offset = requested, min_offset, max_offset
+        super().__init__(f"offset {requested} is outside [{min_offset}, {max_offset})")
 
 
 class RecordTooLargeError(StoreError):
@@ -174,10 +174,10 @@ class EntryPositionError(StoreError):
 
     code = 1214
 
-    def __init__(self, path: str, asked: int, position: int) -> None:
-        self.path, self.asked, self.position = path, asked, position
+    def __init__(self, path: str, expected: int, position: int) -> None:
+        self.path, self.expected, self.position = path, expected, position
         super().__init__(
-            f"{path}: the leader has the entry at {asked}, this log would store it at {position}; "
+            f"{path}: the leader has the entry at {expected}, this log would store it at {position}; "
             "set the same data file size for all members of the group"
         )
 

@@ -1,6 +1,6 @@
-"""Packed message bodies: zlib, LZ4 frame and zstd, chosen by three bits of sysFlag.
+"""Compressed message bodies: zlib, LZ4 frame and zstd, selected by three bits of sysFlag.
 
-Pure: bytes in, bytes out. A body is unpacked only up to a limit, so that a few hostile bytes cannot fill
+Pure: bytes in, bytes out. A body is decompressed only up to a limit, so that a few hostile bytes cannot fill
 memory. Codecs read from any buffer; a memoryview of a mapped file is not copied first. LZ4 and zstd are
 loaded when a body wants them: most programs meet neither.
 
@@ -30,22 +30,22 @@ class CompressionType(IntEnum):
 
 
 class _TooLargeError(Exception):
-    """The body would unpack to more than the limit."""
+    """The decompressed body would exceed the limit."""
 
 
 def decompress(
     body: Buffer, sys_flag: int, *, limit_bytes: int = PLAIN_BODY_LIMIT_BYTES, place: str = "message body"
 ) -> bytes:
-    """Unpack a body as its sysFlag says; a body that is not packed is returned as bytes.
+    """Decompress a body according to its sysFlag; a body that is not compressed is returned as bytes.
 
     Args:
         body: The stored bytes.
         sys_flag: The record's sysFlag.
-        limit_bytes: Most bytes to unpack to.
+        limit_bytes: Maximum size of the decompressed body.
         place: What the error calls the body.
 
     Raises:
-        CorruptBodyError: the bytes are damaged or cut, the type is unknown, or the limit is exceeded.
+        CorruptBodyError: the bytes are damaged or truncated, the type is unknown, or the limit is exceeded.
     """
     if not sys_flag & COMPRESSED:
         return bytes(body)
@@ -55,15 +55,15 @@ def decompress(
     try:
         return _CODECS[kind](body, limit_bytes)
     except _TooLargeError:
-        raise CorruptBodyError(place, f"unpacks to more than the limit of {limit_bytes} bytes") from None
+        raise CorruptBodyError(place, f"exceeds the limit of {limit_bytes} bytes when decompressed") from None
     except (zlib.error, RuntimeError, EOFError) as error:
         raise CorruptBodyError(
-            place, f"cannot be unpacked as {CompressionType(kind).name.lower()}: {error}"
+            place, f"cannot be decompressed as {CompressionType(kind).name.lower()}: {error}"
         ) from error
 
 
 def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes, int]:
-    """Pack a body.
+    """Compress a body.
 
     Args:
         body: The plain bytes.
@@ -71,7 +71,7 @@ def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes
         level: 0 is the codec's own; LZ4 knows none below 3.
 
     Returns:
-        The packed bytes, which may be more than the plain ones, and the bits of sysFlag that say so.
+        The compressed bytes, which may be more than the plain ones, and their bits of sysFlag.
     """
     if kind is CompressionType.LZ4:
         import lz4.frame  # noqa: PLC0415
@@ -93,7 +93,7 @@ def _decompress_zlib(body: Buffer, limit_bytes: int) -> bytes:
     if len(plain) > limit_bytes:
         raise _TooLargeError
     if not stream.eof:
-        raise EOFError("the stream is cut short")
+        raise EOFError("the stream is truncated")
     return plain
 
 
@@ -108,7 +108,7 @@ def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
     if len(plain) > limit_bytes:
         raise _TooLargeError
     if not stream.eof:
-        raise EOFError("the frame is cut short")
+        raise EOFError("the frame is truncated")
     return bytes(plain)
 
 
@@ -119,12 +119,12 @@ def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
         size_bytes = zstandard.frame_content_size(body)
         if size_bytes > limit_bytes:
             raise _TooLargeError
-        # A frame may ask for a window as large as it likes; memory for it is bounded as the body is.
+        # A frame may specify a window of any size; its memory is bounded like the body.
         decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
         try:
             return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
         except zstandard.ZstdError:
-            # One message for a cut frame and for a full buffer: only one of them has a byte past the limit.
+            # A truncated frame and a full buffer give one error: only the latter has bytes beyond the limit.
             if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
                 raise _TooLargeError from None
             raise

@@ -1,12 +1,12 @@
 """The JSON of Java's fastjson, which the config files of a store are written in.
 
-It differs from JSON so: integer keys stand without quotes, and a map that has them stands on one line. Its
+It differs from JSON: integer keys have no quotes, and a map with integer keys is on one line. Its
 reader also takes single quotes, names without quotes, trailing commas and comments, `{"$ref": "$.path"}` for
 an object that occurs a second time, and an object as a key. `parse` reads what fastjson reads, `dump` writes
 what it writes.
 
 Reading costs no more than a constant times the text, references included: an object that occurs again is the
-same object, and a document whose references stand for much more than its own size is rejected, because its
+same object, and a document whose references expand to much more than its own size is rejected, because its
 readers walk them as often as they occur.
 
 Source: RocketMQ common/.../ConfigManager.java; fastjson JSONLexer, MapSerializer.
@@ -47,7 +47,7 @@ def parse(text: str, *, containers_max: int = ANY_NUMBER) -> Any:
         containers_max: How many objects and lists it may have; they cost most.
 
     Raises:
-        MalformedJsonError: names the place.
+        MalformedJsonError: with line and column.
     """
     value, references = parse_lenient_json(text, compact, True, containers_max)
     if references:
@@ -56,19 +56,19 @@ def parse(text: str, *, containers_max: int = ANY_NUMBER) -> Any:
 
 
 def parse_without_references(text: str) -> Any:
-    """Parse one document as `parse` does, but leave `{"$ref": "$.path"}` what it looks like.
+    """Parse one document as `parse` does, but keep `{"$ref": "$.path"}` as an object.
 
     Raises:
-        MalformedJsonError: names the place.
+        MalformedJsonError: with line and column.
     """
     return parse_lenient_json(text, compact, False, ANY_NUMBER)[0]
 
 
 def resolve(text: str, root: Any, references: Sequence[Reference]) -> None:
-    """Put the objects that references name in their places.
+    """Replace references by the objects that they name.
 
     Raises:
-        MalformedJsonError: one leads nowhere, or to an object that contains it, or they stand for too much.
+        MalformedJsonError: a reference has no target or contains itself, or all of them expand to too much.
     """
     for parent, container, key in references:
         path = container[key]["$ref"]
@@ -87,7 +87,7 @@ def resolve(text: str, root: Any, references: Sequence[Reference]) -> None:
         elif isinstance(value, str):
             left -= len(value)
         if left < len(seen):
-            raise wrong(text, "references stand for too much, or for what they are part of")
+            raise wrong(text, "references expand to too much, or to an object that contains them")
 
 
 def follow(text: str, root: Any, path: str) -> Any:
@@ -107,7 +107,7 @@ def follow(text: str, root: Any, path: str) -> Any:
 
 
 def wrong(text: str, problem: str) -> MalformedJsonError:
-    """The error for a document that is wrong as a whole; its place is the end."""
+    """Return the error for a document that is wrong as a whole, at its end."""
     return MalformedJsonError(text.count("\n") + 1, len(text) - text.rfind("\n"), problem)
 
 

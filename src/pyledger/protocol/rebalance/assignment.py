@@ -34,7 +34,7 @@ def assign(
         share_count: Of popping clients: how many others take from each one's queues; 0: all from all.
 
     Returns:
-        Its queues; None: nobody knows, it shall keep what it has.
+        Its queues; None: not known, so it must keep its queues.
 
     Raises:
         RebalanceError: the strategy cannot place the client.
@@ -54,7 +54,7 @@ def share_popping(
     queues: Sequence[MessageQueue],
     client_ids: Sequence[str],
 ) -> tuple[MessageQueue, ...]:
-    """The queues of a client that pops: its own, and those of `share_count` clients behind it."""
+    """Return the queues of a client that pops: its own, and those of the `share_count` clients after it."""
     if not 0 < share_count < len(client_ids) - 1:
         anywhere = (MessageQueue(queue.topic, queue.broker_name, ANY_QUEUE) for queue in queues)
         return tuple(dict.fromkeys(anywhere))

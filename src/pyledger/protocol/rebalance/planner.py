@@ -20,7 +20,7 @@ MIN_INTERVAL_MS = 1_000
 
 @lazy_dataclass()
 class Plan:
-    """What to do about one topic. A queue in both parts is to be started anew."""
+    """Changes to the queues of one topic. A queue in both parts must be restarted."""
 
     drop: tuple[MessageQueue, ...] = ()
     take: tuple[MessageQueue, ...] = ()
@@ -35,7 +35,7 @@ def sort_queues(queues: Collection[MessageQueue]) -> list[MessageQueue]:
 
 
 def sort_ids(consumer_ids: Collection[str]) -> list[str]:
-    """Client ids as all members of a group sort them. One that stands twice counts twice."""
+    """Sort client ids in the order that all members of a group use. Duplicates are kept."""
     return sorted(consumer_ids, key=java_order)
 
 
@@ -51,7 +51,7 @@ def share(
         strategy: How the group shares.
         own_id: Client id of the consumer.
         queues: Queues by the route of the topic, in any order; None or none when it is not known.
-        consumer_ids: Client ids of the group, in any order; None when no broker could say.
+        consumer_ids: Client ids of the group, in any order; None if no broker answered.
 
     Returns:
         The queues without repetition, in the order of the strategy; None: keep what there is.
@@ -79,22 +79,22 @@ def plan(
         held: Time of the last pull in ms, by queue that the consumer has.
         wanted: Queues that it should have.
         now_ms: The same clock as in `held`.
-        pull_idle_max_ms: A queue that was not pulled for longer is started anew.
+        pull_idle_max_ms: A queue that was not pulled for longer is restarted.
     """
-    asked = dict.fromkeys(wanted)
-    if any(queue.topic != topic for queue in asked):
+    assigned = dict.fromkeys(wanted)
+    if any(queue.topic != topic for queue in assigned):
         raise RebalanceError(topic, "a queue of another topic is in its share")
     drop = tuple(
         queue
         for queue, last_pull_ms in held.items()
-        if queue.topic == topic and (queue not in asked or now_ms - last_pull_ms > pull_idle_max_ms)
+        if queue.topic == topic and (queue not in assigned or now_ms - last_pull_ms > pull_idle_max_ms)
     )
     dropped = dict.fromkeys(drop)
-    return Plan(drop, tuple(queue for queue in asked if queue not in held or queue in dropped))
+    return Plan(drop, tuple(queue for queue in assigned if queue not in held or queue in dropped))
 
 
 def unsubscribed(held: Collection[MessageQueue], topics: Collection[str]) -> tuple[MessageQueue, ...]:
-    """Held queues of topics that nobody subscribes to any more."""
+    """Return the held queues of topics without a subscription."""
     return tuple(queue for queue in held if queue.topic not in topics)
 
 

@@ -1,7 +1,7 @@
 """How a group shares the queues of a topic: each strategy names the queues of one consumer.
 
-Every member runs the same strategy on the same sorted lists and takes its own part: nobody is asked. Members
-written in other languages take part too, so results equal upstream's queue for queue.
+Every member runs the same strategy on the same sorted lists and takes its own part, without any request.
+Members written in other languages take part too, so results equal upstream's queue for queue.
 
 Source: RocketMQ client/.../consumer/rebalance, common/.../consistenthash/ConsistentHashRouter.java.
 """
@@ -128,10 +128,10 @@ def room_of(broker_name: str) -> str | None:
 
 @lazy_dataclass()
 class MachineRoomNearby:
-    """Queues go to consumers of their room; those of rooms without consumers are shared by all."""
+    """Assigns queues to consumers in their machine room; all share those of rooms without consumers."""
 
     inner: Strategy
-    """How the queues of one room are shared."""
+    """Shares the queues of one machine room."""
     room_of_queue: Callable[[MessageQueue], str]
     room_of_consumer: Callable[[str], str]
 
@@ -141,7 +141,7 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, own_id: str, queues: Queues, consumer_ids: Sequence[str]) -> list[MessageQueue]:
-        """The queues of one consumer; see `Strategy`. Its own room comes first, then others by name."""
+        """The queues of one consumer; see `Strategy`. Its own machine room comes first, then the others."""
         if not check(own_id, queues, consumer_ids):
             return []
         queues_by_room = grouped(queues, self.room_of_queue)
@@ -157,7 +157,7 @@ class MachineRoomNearby:
 
 
 def grouped(items: Sequence[T], room_of_item: Callable[[T], str]) -> dict[str, list[T]]:
-    """Items by room, each room in the order given."""
+    """Group items by machine room, in the order given."""
     by_room: dict[str, list[T]] = {}
     for item in items:
         if not (room := room_of_item(item)):
@@ -174,7 +174,7 @@ def md5_hash(key: str) -> int:
 
 @lazy_dataclass()
 class ConsistentHash:
-    """Points on a ring; few queues move when a consumer comes or goes."""
+    """Points on a ring; few queues move when a consumer joins or leaves."""
 
     virtual_nodes: int = VIRTUAL_NODES
     """Points of each consumer."""
@@ -200,7 +200,7 @@ class ConsistentHash:
         """Consumer by point; of two on one point the later stays."""
         ring: dict[int, str] = {}
         for consumer_id in consumer_ids:
-            # An id that stands in the list twice, as two connections of one client do, goes on counting.
+            # An id that occurs twice, as with two connections of one client, gets further points.
             first = sum(1 for owner in ring.values() if owner == consumer_id)
             for node in range(first, first + self.virtual_nodes):
                 ring[self.hash_of(f"{consumer_id}-{node}")] = consumer_id

@@ -14,13 +14,13 @@ _LIST_VERSION = 0
 
 
 def encode_availability(runs: Iterable[range]) -> bytes:
-    """Bytes that tell these runs of ids, which ascend. As upstream every run makes a group."""
+    """Encode ascending ranges of entry ids. As upstream, each range is one group."""
     groups = [_LIST_GROUP.pack(run.start, run.start, len(run), 0) for run in runs]
     return b"".join((_LIST_HEAD.pack(_LIST_VERSION, len(groups)), *groups))
 
 
 def decode_availability(data: bytes) -> Iterator[range]:
-    """Runs of ids, lazily: a few bytes can tell billions.
+    """Yield the ranges of entry ids, lazily: a few bytes can encode billions of ids.
 
     Raises:
         LedgerFrameError: It is malformed.

@@ -83,7 +83,7 @@ def _uncounted(text: str) -> tuple[str, ...]:
         return ()
     count, *folders = text.split("\t")
     if int(count) != len(folders):
-        raise ValueError(f"{count} folders are told, {len(folders)} named")
+        raise ValueError(f"the count is {count}, but {len(folders)} folders are listed")
     return tuple(folders)
 
 
@@ -140,7 +140,7 @@ def decode_registration(bookie_id: str, data: bytes) -> Registration:
         try:
             host, port = split_address(bookie_id)
         except ValueError:
-            problem = f"bookie {bookie_id!r} tells no address, and its id is none"
+            problem = f"bookie {bookie_id!r} has registered no address, and its id is not one"
             raise LedgerMetadataError(problem) from None
         return Registration((Endpoint(ENDPOINT_ID, port, host),))
     try:

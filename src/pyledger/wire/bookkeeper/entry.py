@@ -26,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 
 @lru_cache(maxsize=256)
 def master_key(password: bytes) -> bytes:
-    """The 20 bytes that a bookie asks for before it touches a ledger."""
+    """Return the 20 bytes that authorize requests on a ledger."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -165,7 +165,7 @@ def pack_lac(digest: EntryDigest, ledger_id: int, last_add_confirmed: int) -> by
 
 
 def unpack_lac(digest: EntryDigest, ledger_id: int, packet: Buffer) -> int:
-    """Check a LAC packet; the last confirmed entry that it tells.
+    """Check a LAC packet and return its last confirmed entry.
 
     Raises:
         EntryDigestError: It is too short, its digest is wrong, or it belongs to another ledger.

@@ -1,6 +1,6 @@
 """Bytes of a bookie's entry logs, and of the index files of its interleaved and sorted storages.
 
-A location names an entry log in its upper half and the position of the entry, behind its size, in the lower.
+The upper half of a location is the entry log; the lower half is the position of the entry, after its size.
 
 Source: BookKeeper bookie/DefaultEntryLogger.java, FileInfo.java.
 """
@@ -35,7 +35,7 @@ class LoggedEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerIndex:
-    """What the index of a ledger says of it. Behind that the file has a slot for each entry, from 0 on."""
+    """The header of a ledger's index file. A slot for each entry follows, from entry 0 on."""
 
     master_key: bytes
     fenced: bool
@@ -43,20 +43,20 @@ class LedgerIndex:
 
 
 def logged_entries(path: str, data: memoryview) -> Iterator[LoggedEntry]:
-    """All entries of a log, in the order they were written; its map of ledgers is read over.
+    """Yield all entries of a log in the order of writing; its map of ledgers is skipped.
 
     Raises:
-        LedgerFileError: It is no entry log, or an entry is cut off. What stood before it was told.
+        LedgerFileError: It is not an entry log, or an entry is truncated. Entries before it were yielded.
     """
     if len(data) == 0:
-        return  # made ahead of its use
+        return  # preallocated
     if len(data) < LOG_HEADER_BYTES or bytes(data[:4]) != LOG_MAGIC:
         raise LedgerFileError(path, 0, "this is no entry log")
     at = LOG_HEADER_BYTES
     while at + _SIZE.size <= len(data):
         (size,) = _SIZE.unpack_from(data, at)
         if size <= 0:
-            at += _SIZE.size  # room that was allocated ahead, or the filling of a direct logger
+            at += _SIZE.size  # preallocated space, or the padding of a direct logger
             continue
         entry = data[at + _SIZE.size : at + _SIZE.size + size]
         if len(entry) < size or size < _IDS.size:
@@ -68,10 +68,10 @@ def logged_entries(path: str, data: memoryview) -> Iterator[LoggedEntry]:
 
 
 def entry_at(path: str, data: memoryview, position: int, ledger_id: int, entry_id: int) -> memoryview:
-    """The entry at a position that an index names.
+    """Return the entry at a position that an index contains.
 
     Raises:
-        LedgerFileError: Another one stands there, or none. It is damage, never absence.
+        LedgerFileError: The position holds another entry, or none. That is damage, not a missing entry.
     """
     at = position - _SIZE.size
     if at < LOG_HEADER_BYTES or position + _IDS.size > len(data):
@@ -108,7 +108,7 @@ def decode_index(path: str, data: memoryview) -> LedgerIndex:
 
 
 def map_position(data: memoryview) -> int:
-    """Where the map of ledgers of a log begins (bytes), as its header says; 0: it has none."""
+    """Return the position (bytes) of the log's map of ledgers according to its header; 0: it has none."""
     return int(_LOG_HEADER.unpack_from(data)[2])
 
 
@@ -121,7 +121,7 @@ def ledgers_map(path: str, data: memoryview) -> dict[int, int] | None:
     if len(data) < LOG_HEADER_BYTES:
         return None
     _, version, at, count = _LOG_HEADER.unpack_from(data)
-    # A count of 0 means that nobody counted; upstream has deleted live data by another reading.
+    # A count of 0 means "not counted"; upstream has deleted live data by taking it literally.
     if version < 1 or at == 0 or count <= 0:
         return None
     found: dict[int, int] = {}

@@ -1,9 +1,9 @@
 """Bytes of a bookie's journal: a header, records, padding.
 
-No record has a checksum: a length of zero or a short read ends the file, and whoever writes one leaves
-nothing but zeros behind its end. In the files of our own bookies every batch that was synced at once ends
-with a seal, which lies in its padding, where readers that know of none read over it: i32 "PLJS", the CRC-32C
-of file number, batch position and batch, i64 the position (bytes) of the batch. A flag in the header tells.
+Records have no checksum: a length of zero or a short read ends the file, so a writer must leave only zeros
+after its end. In files of our bookies, every batch that was synced together ends with a seal. It is in the
+padding, which readers that do not know it skip: i32 "PLJS", the CRC-32C of file number, batch position and
+batch, i64 the position (bytes) of the batch. A flag in the header marks such files.
 
 Source: BookKeeper bookie/Journal.java, JournalChannel.java.
 """
@@ -28,7 +28,7 @@ KEY_MARK, FENCE_MARK, FORCE_MARK, LAC_MARK = -0x1000, -0x2000, -0x4000, -0x8000
 PADDING_MARK = -0x100
 SEAL_MAGIC = 0x504C4A53
 SEALED = b"sealed"
-"""Stands in the header of a file whose batches are sealed."""
+"""Marks a file with sealed batches, in its header."""
 _LENGTH = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 _MARK = struct.Struct(">qq")
@@ -41,7 +41,7 @@ _SEALED_PADDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """A record and where its length stands (bytes from the file's start)."""
+    """A record, and the position of its length (bytes from the start of the file)."""
 
     position: int
     record: Record
@@ -95,7 +95,7 @@ def records(path: str, data: memoryview, start: int) -> Iterator[JournalRecord]:
     """Records from a position on, up to the end that a crash or preallocation left.
 
     Raises:
-        LedgerFileError: A record cannot be one. What stood before it was told.
+        LedgerFileError: A record is not valid. Records before it were yielded.
     """
     at = start
     while at + _LENGTH.size <= len(data):
@@ -116,9 +116,9 @@ def records(path: str, data: memoryview, start: int) -> Iterator[JournalRecord]:
 
 
 def whole_end(path: str, number: int, data: memoryview, start: int) -> int:
-    """Where the last whole batch of a file ends (bytes), or its start; all else was never vouched for.
+    """Return where the last complete batch of a file ends (bytes), or `start`; the rest was not acknowledged.
 
-    A file without seals is taken as a whole: nobody can tell.
+    A file without seals is used up to its last record.
 
     Args:
         path: For errors.
@@ -205,5 +205,5 @@ def _record(path: str, at: int, body: memoryview) -> Record | None:
     (size,) = _LENGTH.unpack_from(rest) if len(rest) >= _LENGTH.size else (-1,)
     value = bytes(rest[_LENGTH.size : _LENGTH.size + max(size, 0)])
     if size < 0 or len(value) < size:
-        raise LedgerFileError(path, at, "a record that is shorter than it says")
+        raise LedgerFileError(path, at, "a record is shorter than its length field")
     return KeyRecord(ledger_id, value) if entry_id == KEY_MARK else LacRecord(ledger_id, value)

@@ -34,12 +34,12 @@ class ListedLedger:
 
 @dataclass(slots=True)
 class ListContent:
-    """A list as it stands in a file.
+    """The contents of a list file.
 
     Attributes:
-        generation: Of several lists the one with the highest counts.
-        ledgers: All that the bookie had and has not removed.
-        marks: Of each journal: file and position up to which the list tells of it.
+        generation: Of several lists, the one with the highest generation is valid.
+        ledgers: All ledgers of the bookie that it has not removed.
+        marks: For each journal: the file and position up to which the list includes it.
     """
 
     generation: int
@@ -76,13 +76,13 @@ def _record(
 
 
 def decode_list(path: str, data: bytes) -> ListContent:
-    """Read a list. Records at its end that are not whole were never needed: a crash has torn them.
+    """Read a list. Torn records at its end are ignored: a crash interrupted writing them.
 
     Raises:
-        LedgerFileError: It is none, or whole records stand behind one that is damaged.
+        LedgerFileError: It is not a list, or valid records follow a damaged one.
     """
     if len(data) < RECORD_BYTES or data[:4] != MAGIC:
-        raise LedgerFileError(path, 0, "this is no list of ledgers")
+        raise LedgerFileError(path, 0, "this is not a list of ledgers")
     _, version, generation = _HEADER.unpack_from(data)
     if version != VERSION:
         raise LedgerFileError(path, 4, f"a list of ledgers of version {version}")

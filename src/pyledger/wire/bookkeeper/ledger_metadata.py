@@ -1,4 +1,4 @@
-"""Bytes of a ledger's metadata: a line that tells the version, then one of three encodings.
+"""Bytes of a ledger's metadata: a line with the version, then one of three encodings.
 
 Source: BookKeeper meta/LedgerMetadataSerDe.java, bookkeeper-proto/src/main/proto/DataFormats.proto.
 """
@@ -20,10 +20,10 @@ VARINT_BYTES_MAX = 5
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """Bytes of a ledger's metadata, in its own version.
+    """Encode a ledger's metadata in its own version.
 
     Raises:
-        LedgerMetadataError: Its numbers do not agree, or its version cannot say all of it.
+        LedgerMetadataError: Its numbers are inconsistent, or its version cannot represent it.
     """
     metadata.check()
     head = VERSION_KEY + b"\t%d\n" % metadata.format_version
@@ -104,7 +104,7 @@ def _from_message(whole: Any, version: int) -> LedgerMetadata:
         state=state,
         last_entry_id=whole.lastEntryId if closed and whole.HasField("lastEntryId") else INVALID_ENTRY_ID,
         length=whole.length if closed else 0,
-        # Java believes the digest's type only where the password stands beside it.
+        # Java uses the digest type only if there is a password.
         digest=digest if has_password else None,
         password=whole.password if has_password else None,
         ctime=whole.ctime if whole.HasField("ctime") else None,
@@ -116,7 +116,7 @@ def _from_message(whole: Any, version: int) -> LedgerMetadata:
 
 def _to_lines(metadata: LedgerMetadata) -> str:
     if metadata.ack_quorum != metadata.write_quorum:
-        raise LedgerMetadataError("version 1 cannot say an ack quorum of its own")
+        raise LedgerMetadataError("version 1 has no separate ack quorum")
     lines = [
         str(metadata.write_quorum),
         str(metadata.ensemble_size),
@@ -169,7 +169,7 @@ def _varint(number: int) -> bytes:
 
 
 def _delimited(body: bytes) -> bytes:
-    """What follows a varint that tells its length."""
+    """Return the bytes after their length, a varint."""
     size = 0
     for at, byte in enumerate(body[:VARINT_BYTES_MAX]):
         size |= (byte & 0x7F) << 7 * at

@@ -40,7 +40,7 @@ def ledger_of(path: str) -> int | None:
 
 
 def mark_path(ledger_id: int) -> str:
-    """Path of the mark of a ledger that has too few copies, below `underreplication/ledgers`."""
+    """Return the path of the mark of an under-replicated ledger, below `underreplication/ledgers`."""
     digits = f"{ledger_id:016x}"
     return "/".join((*(digits[at : at + 4] for at in range(0, 16, 4)), f"urL{ledger_id:010d}"))
 

@@ -1,4 +1,4 @@
-"""Requests of a client as whole frames, and answers with what tells whose they are.
+"""Requests of a client as whole frames, and responses with the key of their request.
 
 In version 3 that is a number that the client chose. Version 2 has none but in batched reads: there it is what
 the answer is about, and requests that are alike share an answer. So a client sends no fencing read in version
@@ -29,7 +29,7 @@ from pyledger.wire.remoting.native_codec import AddEncoder, encode_adds, split_r
 
 LENGTH_BYTES = 4
 ADDED = AddResponse(status=Status.EOK, ledger_id=-1, entry_id=-1)
-"""To whoever waits for one add that went well: its number has told which."""
+"""The response to a single successful add; its number identified the request."""
 RequestFrame = tuple[Hashable, tuple[bytes, ...]]
 """Key of the answer, and the parts of the frame."""
 
@@ -39,8 +39,8 @@ class AnswerFrames(StreamDecoder[memoryview | tuple[int, int]]):
 
     __slots__ = ()
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
-        """See `StreamDecoder.cut`."""
+    def split(self, data: bytes | bytearray) -> tuple[list[memoryview | tuple[int, int]], int]:
+        """See `StreamDecoder.split`."""
         return split_responses(data, self.max_frame_bytes)
 
 
@@ -87,7 +87,7 @@ class Version3:
         self._next = 1
 
     def numbers(self, count: int) -> int:
-        """The first of so many numbers that nobody else gets."""
+        """Reserve `count` request numbers and return the first."""
         first, self._next = self._next, self._next + count
         return first
 
@@ -128,11 +128,11 @@ class Version2:
         """A frame.
 
         Raises:
-            LedgerFrameError: There is no such request in version 2, or no way to tell its answer.
+            LedgerFrameError: Version 2 has no such request, or no key for its response.
         """
         number = next(self._numbers)
         if isinstance(request, ReadRequest) and request.fence:
-            raise LedgerFrameError("a fencing read in version 2 cannot be told from a plain one")
+            raise LedgerFrameError("version 2 does not distinguish the responses to fencing and plain reads")
         body = version2.encode_request(replace(request, txn_id=number))
         return _key(request, number), (len(body).to_bytes(LENGTH_BYTES, "big"), body)
 

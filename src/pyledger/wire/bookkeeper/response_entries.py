@@ -17,7 +17,7 @@ def read_result(
     Args:
         digest: Of the ledger.
         ledger_id: Which.
-        entry_id: As it was asked for; negative: any.
+        entry_id: The requested id; negative: any.
         response: What the bookie answered; None: nothing.
     """
     if response is None:
@@ -51,16 +51,16 @@ def lac_told(digest: EntryDigest, ledger_id: int, response: Any) -> tuple[Result
     """
     if response is None:
         return Result.BOOKIE_NOT_AVAILABLE, -1
-    result, told = result_of(response.status, Result.READ), -1
+    result, lac = result_of(response.status, Result.READ), -1
     if response.last_entry is not None:
         entry = checked(digest, ledger_id, None, response.last_entry)
         if entry is None:
             # Upstream counts such a bookie as known, which may hide confirmed entries.
-            return Result.DIGEST_MATCH, told
-        told = entry.last_add_confirmed
+            return Result.DIGEST_MATCH, lac
+        lac = entry.last_add_confirmed
     if response.packet is not None:
         try:
-            told = max(told, unpack_lac(digest, ledger_id, response.packet))
+            lac = max(lac, unpack_lac(digest, ledger_id, response.packet))
         except EntryDigestError:
-            return Result.DIGEST_MATCH, told
-    return (Result.OK if response.status is Status.EOK else result), told
+            return Result.DIGEST_MATCH, lac
+    return (Result.OK if response.status is Status.EOK else result), lac

@@ -129,7 +129,7 @@ MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     # An entry of a map has these fields on the wire, and both are always written.
     "Property": ("1?key:string", "2?value:string"),
-    # Ledgers that lack copies, and who looks after them.
+    # Under-replicated ledgers, and the auditors and workers that repair them.
     "UnderreplicatedLedgerFormat": ("1*replica:string", "2?ctime:int64"),
     "LockDataFormat": ("1?bookieId:string",),
     "AuditorVoteFormat": ("1?bookieId:string",),

@@ -1,4 +1,4 @@
-"""Asking a bookie for TLS: the only thing that is said in clear, before version 2 as well.
+"""The request for TLS: the only one that is sent unencrypted, even for version 2.
 
 Source: BookKeeper proto/PerChannelBookieClient.java (initiateTLS).
 """

@@ -1,4 +1,4 @@
-"""What lies under `underreplication`: marks of ledgers that lack copies, locks, votes, the time of a check.
+"""Nodes below `underreplication`: marks of under-replicated ledgers, locks, votes, the time of a check.
 
 Source: BookKeeper meta/ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
 """
@@ -11,16 +11,16 @@ from pyledger.wire.bookkeeper.schema import DecodeError, format_text, message, p
 
 LAYOUT_TYPE, LAYOUT_VERSION = "BASIC", 1
 EVERY_ENTRY = "every-entry"
-"""Stands among the bookies of a mark: what is missing does not show at the ends of fragments."""
+"""An entry in a mark's list of bookies: a check of the fragments' ends does not find what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A ledger lacks copies.
+    """The mark of an under-replicated ledger.
 
     Attributes:
-        replicas: Bookies whose copies are missing, in the order in which that was seen; and `EVERY_ENTRY`.
-        ctime: When it was marked first, in milliseconds since 1970; None where it is not told.
+        replicas: Bookies whose replicas are missing, in the order of detection; and `EVERY_ENTRY`.
+        ctime: When it was marked first, in milliseconds since 1970; None if it is not known.
     """
 
     replicas: tuple[str, ...]
@@ -33,7 +33,7 @@ class Mark:
 
     @property
     def every_entry(self) -> bool:
-        """Whether a worker has to look at every entry."""
+        """Whether a worker must check every entry."""
         return EVERY_ENTRY in self.replicas
 
 
@@ -48,7 +48,7 @@ def decode_mark(data: bytes) -> Mark:
     Raises:
         LedgerMetadataError: It is malformed.
     """
-    whole = parsed("UnderreplicatedLedgerFormat", data, "a mark of a ledger that lacks copies")
+    whole = parsed("UnderreplicatedLedgerFormat", data, "the mark of an under-replicated ledger")
     return Mark(tuple(whole.replica), whole.ctime if whole.HasField("ctime") else None)
 
 
@@ -72,7 +72,7 @@ def decode_vote(data: bytes) -> str:
 
 
 def encode_layout() -> bytes:
-    """Text that says how marks are laid out."""
+    """Encode the layout of the marks as text."""
     whole = message("LedgerRereplicationLayoutFormat")(type=LAYOUT_TYPE, version=LAYOUT_VERSION)
     return format_text(whole)
 

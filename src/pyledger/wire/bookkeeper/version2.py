@@ -1,6 +1,6 @@
-"""Version 2 of the protocol: packed integers. A frame here is what follows its four bytes of length.
+"""Version 2 of the protocol: fixed-size integers. A frame here is what follows its four bytes of length.
 
-Answers carry no request id but for batched reads: they are told apart by operation, ledger and entry.
+Only responses to batch reads have a request id; others are matched by operation, ledger and entry.
 
 Source: BookKeeper proto/BookieProtocol.java, BookieProtoEncoding.java.
 """
@@ -123,7 +123,7 @@ def decode_request(frame: memoryview) -> Request:
 
 
 def version_of(frame: memoryview) -> int:
-    """Which version a request says it is of; an answer has to say the same."""
+    """Return the version in a request's header; the response must have the same."""
     return _head(frame)[0]
 
 

@@ -313,7 +313,7 @@ _NUMBER_BYTES_MAX = 10
 _MASK = (1 << 64) - 1
 _BYTES = tuple(bytes((value,)) for value in range(0x80))
 _HEAD_BYTES_MAX = 64
-"""All that may stand before the entry."""
+"""Maximum size of the fields before the entry."""
 
 
 def _varint(value: int) -> bytes:
@@ -386,7 +386,7 @@ def _decode_found(frame: memoryview) -> m.ReadResponse | None:
 
 
 def encode_found(answer: m.ReadResponse, entry: bytes) -> tuple[bytes, bytes, bytes]:
-    """The answer to a read that found its entry: what is before the entry, the entry, what is behind it."""
+    """Encode the response to a successful read: the bytes before the entry, the entry, the bytes after it."""
     number = _varint(answer.txn_id)
     before = b"\x08\x00\x10%b\x18%b\x22%b" % (
         _varint(answer.ledger_id),
@@ -407,7 +407,7 @@ def encode_found(answer: m.ReadResponse, entry: bytes) -> tuple[bytes, bytes, by
 
 
 def _past(data: bytes, at: int, expected: bytes) -> int:
-    """Where something ends that has to stand there."""
+    """Return where the expected bytes at `at` end."""
     if not data.startswith(expected, at):
         raise IndexError
     return at + len(expected)
@@ -424,7 +424,7 @@ def _taken(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _optional_number(data: bytes, at: int, tag: int) -> tuple[int | None, int]:
-    """A signed number after its tag, where that stands."""
+    """Return a signed number if its tag is at `at`."""
     if at == len(data) or data[at] != tag:
         return None, at
     value, at = _taken(data, at + 1)

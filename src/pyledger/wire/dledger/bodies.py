@@ -78,8 +78,8 @@ REPEATED = frozenset({HeartBeatRequest, HeartBeatResponse})
 REPEATED_BYTES_MAX = 1024
 _MEMBERS: dict[str, tuple[tuple[str, str, Any], ...]] = {}
 CONTAINERS_MIN, ENTRY_TEXT_BYTES_MIN = 100, 64
-"""Objects and lists that a body may hold: so many, and one more for so many bytes. An entry without a body
-has 95 bytes, as every member is written; one of two bytes would cost as much time."""
+"""Objects and lists that a body may hold: at least the first number, and one for each second number of bytes.
+An entry without a body has 95 bytes, as every member is written; one of two bytes would cost as much time."""
 
 encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 """A value as fastjson writes it."""
@@ -133,7 +133,7 @@ def parse_peers(text: str) -> dict[str, str]:
     """Addresses by id, from `id-host:port;id-host:port`. An id ends at the first hyphen.
 
     Raises:
-        ConfigError: something else stands there.
+        ConfigError: the text has another form.
     """
     found: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
@@ -147,7 +147,7 @@ def parse_peers(text: str) -> dict[str, str]:
             raise ConfigError("peers", problem, remedy) from None
         found[peer] = address
     if not found:
-        raise ConfigError("peers", "names nobody", "write n0-host:port;n1-host:port")
+        raise ConfigError("peers", "names no member", "write n0-host:port;n1-host:port")
     return found
 
 
@@ -308,7 +308,7 @@ def _entry_of(value: Any) -> Entry:
 
 
 def _status_of(value: Mapping[str, Any]) -> MemberStatus:
-    """What a member says of itself; a later one may say more."""
+    """Parse the status of a member; newer versions may have more fields."""
     vote, cannot_vote = value.get("vote"), value.get("cannotVote")
     return MemberStatus(
         role=str(value["role"]),

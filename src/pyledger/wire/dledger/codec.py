@@ -67,7 +67,7 @@ class DLedgerCodec:
     def learn(self, response: RemotingCommand) -> bool:
         """Note what a response offers; False: it is an error of remoting and has no body of DLedger's."""
         if response.code not in (0, ResponseCode.SUCCESS):
-            self.binary = False  # another program answers behind this address now
+            self.binary = False  # another program answers at this address now
             return False
         self.binary = self.binary or response.ext_fields.items() >= OFFER.items()
         return True

@@ -45,7 +45,7 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
 
 
 def decode_batch(encoded: bytes) -> list[BatchItem]:
-    """Decode the body of a batch. Magic and CRC are not looked at: no writer fills them.
+    """Decode the body of a batch. Magic and CRC are ignored: no writer fills them.
 
     Raises:
         MalformedBatchError: lengths do not fit each other or the body.

@@ -1,4 +1,4 @@
-"""Message ids that name a place: store host, port and physical offset in upper-case hex.
+"""Message ids from a location: store host, port and physical offset in upper-case hex.
 
 32 digits with an IPv4 host (4 + 4 + 8 bytes), 56 with an IPv6 host (16 + 4 + 8 bytes).
 

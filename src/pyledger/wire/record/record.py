@@ -3,9 +3,9 @@
 `size i32 | magic i32 | body crc i32 | queue id i32 | flag i32 | queue offset i64 | physical offset i64 |
 sysFlag i32 | born time i64 | born host | store time i64 | store host | reconsume times i32 | prepared
 transaction offset i64 | body length i32 | body | topic length u8 (V2: u16) | topic | properties length i16 |
-properties`. A host is 4 or 16 bytes of address, as sysFlag says, and a port of 4 bytes.
+properties`. A host is 4 or 16 bytes of address, depending on sysFlag, and a port of 4 bytes.
 
-Only the head is read at once: properties and a packed body are decoded when they are asked for.
+Only the header is decoded at once; properties and a compressed body are decoded on first access.
 
 Source: RocketMQ common/.../MessageDecoder.java (decode, decodes, decodeMessage).
 """
@@ -67,9 +67,9 @@ class ReceivedMessage(ReceivedRecord):
         reconsume_times: How often a consumer of the group has failed.
         prepared_transaction_offset: Physical offset of the half message it came from.
         body_crc: CRC-32 of the stored body, 31 bits.
-        stored_body: The body as it is stored, perhaps packed.
+        stored_body: The body as it is stored, perhaps compressed.
         body_length: Bytes of that.
-        body: The body as it was sent; asking for one that is packed and cannot be unpacked raises
+        body: The body as it was sent; accessing one that cannot be decompressed raises
             CorruptBodyError.
         properties: Names and values, the system's own included.
         broker_name: Who it came from; set by a client.
@@ -81,7 +81,7 @@ class ReceivedMessage(ReceivedRecord):
     def of_reply(
         cls, header: ReplyMessageRequestHeader, properties: dict[str, str], body: bytes
     ) -> "ReceivedMessage":
-        """The message that a broker hands over as a reply; it stands nowhere."""
+        """Return the message that a broker delivers as a reply; it is not stored."""
         self = cls()
         self.topic, self.queue_id = header.topic, header.queue_id
         self.sys_flag, self.flag = header.sys_flag, header.flag
@@ -93,10 +93,10 @@ class ReceivedMessage(ReceivedRecord):
         return self
 
     def decompressed(self) -> bytes:
-        """The body as it was sent, of one that is stored packed; `body` keeps it.
+        """Return the body as it was sent, if it is stored compressed; `body` caches it.
 
         Raises:
-            CorruptBodyError: it cannot be unpacked.
+            CorruptBodyError: it cannot be decompressed.
         """
         place = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
         return decompress(self.stored_body, self.sys_flag, place=place)
@@ -118,7 +118,7 @@ class ReceivedMessage(ReceivedRecord):
 
     @property
     def msg_id(self) -> str:
-        """The id that names its place: store host and physical offset."""
+        """The id with its location: store host and physical offset."""
         host, port = split_host(self.packed_store_host)
         return encode_message_id(host, port, self.physical_offset)
 
@@ -144,7 +144,7 @@ class ReceivedMessage(ReceivedRecord):
         """The messages of an inner batch; of any other message itself.
 
         Raises:
-            CorruptBodyError: the batch cannot be unpacked.
+            CorruptBodyError: the batch cannot be decompressed.
             MalformedBatchError: it does not hold whole messages.
         """
         if self.sys_flag & BATCH != BATCH:

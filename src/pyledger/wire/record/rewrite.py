@@ -1,4 +1,4 @@
-"""A record under another address: what a broker hands out that does not stand in its log like this.
+"""Rewrite a record for delivery under another topic than the one in the log.
 
 A half message is checked under its real topic, and a popped retry under the topic that it came from.
 
@@ -25,7 +25,7 @@ HEADS = {
     )
     for flags in (0, BORN_HOST_IPV6, STORE_HOST_IPV6, BORN_HOST_IPV6 | STORE_HOST_IPV6)
 }
-"""All up to the body, by the bits of sysFlag that say how long hosts are."""
+"""The fields before the body, by the bits of sysFlag for the length of hosts."""
 SIZE = struct.Struct(">i")
 AT_SYS_FLAG = 36
 TOPIC_LENGTHS = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
@@ -49,10 +49,10 @@ def readdressed(
     properties: Mapping[str, str],
     place: PutResult | None = None,
 ) -> bytes:
-    """A copy of a whole record with another topic, queue and properties; its body stays.
+    """Copy a record with another topic, queue and properties; the body does not change.
 
     Args:
-        record: As it stands in the log.
+        record: As it is stored in the log.
         topic: Topic of the copy.
         queue_id: Queue of the copy.
         properties: Properties of the copy.

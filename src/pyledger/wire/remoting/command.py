@@ -1,12 +1,12 @@
-"""One command of the remoting protocol: a request, an answer, or a request that wants none.
+"""One command of the remoting protocol: a request, a response, or a one-way request.
 
-The header is JSON (type 0) or binary (type 1); each frame says which. JSON keys are sorted by name, and null
-is left out; what fastjson reads is read. The binary header is
+The header is JSON (type 0) or binary (type 1); each frame has the type. JSON keys are sorted by name, and
+null is left out; all that fastjson reads is read. The binary header is
 
     code i16 | language u8 | version i16 | opaque i32 | flag i32 | remark length i32 | remark |
     fields length i32 | fields, each: key length i16 | key | value length i32 | value
 
-Differs: Java cuts a code above 32,767 to 16 bits in a binary header; we write that header as JSON.
+Differs: Java truncates a code above 32,767 to 16 bits in a binary header; we write that header as JSON.
 Differs: an answer is in the type of its request; Java answers in the type that its process is set to.
 
 Source: RocketMQ remoting/.../protocol/RemotingCommand.java, RocketMQSerializable.java.
@@ -73,7 +73,7 @@ class RemotingCommand:
     """A request or a response. Whoever makes it may change it; whoever receives it does not.
 
     Attributes:
-        code: What is asked, or how it went.
+        code: The request code, or the result in a response.
         flag: Bit 0 marks a response, bit 1 a request that wants none.
         opaque: Ties a response to its request: 32 bits with a sign, set by the connection that sends.
         language: A `LanguageCode`, None when the peer's is unknown.
@@ -198,14 +198,14 @@ class RemotingCommand:
 
 
 def encode_head(command: RemotingCommand, body_size_bytes: int | None = None) -> bytes:
-    """Encode all of a frame that stands before its body: the length word, the header word, the header.
+    """Encode the part of a frame before its body: the length word, the header word, the header.
 
     Args:
         command: What to encode. Its body is not copied; it follows as a buffer of its own.
         body_size_bytes: Size of the body when it is not `command.body`.
 
     Raises:
-        FrameError: the header or the frame is larger than its length field can say.
+        FrameError: the header or the frame is larger than its length field allows.
     """
     binary = command.serialize == SerializeType.ROCKETMQ and abs(command.code) <= CODE_BINARY_MAX
     header = encode_binary_header(command) if binary else encode_json_header(command)
@@ -237,7 +237,7 @@ def encode_plain_frame(code: int, flag: int, opaque: int, body: Buffer, *, more_
         more_bytes: Size of the rest of the body, which follows as a buffer of its own.
 
     Raises:
-        FrameError: the frame is larger than its length field can say.
+        FrameError: the frame is larger than its length field allows.
     """
     header = PLAIN_HEADER % (code, flag, opaque, CURRENT_VERSION)
     length = WORD.size + len(header) + len(body) + more_bytes
@@ -398,7 +398,7 @@ def number(value: object) -> int:
 
 
 def language_of(value: object) -> int | None:
-    """A language by its name or number; None when nobody has heard of it."""
+    """Return a language by its name or number; None if it is unknown."""
     if isinstance(value, str):
         return LanguageCode.__members__.get(value.upper())
     return value if isinstance(value, int) and 0 <= value <= max(LanguageCode) else None

@@ -1,4 +1,4 @@
-"""Cut a stream of bytes into frames.
+"""Split a stream of bytes into frames.
 
 A frame is `length i32 | serialize type u8, header length u24 | header | body`, big-endian; `length` counts
 all after itself. The length is checked before a byte is kept for it, and memory grows only with what arrived.
@@ -18,7 +18,7 @@ F = TypeVar("F")
 
 
 class StreamDecoder(Generic[F]):
-    """Cuts what one connection receives into frames, and keeps the frame that has only begun."""
+    """Splits the bytes of one connection into frames, and keeps an incomplete frame."""
 
     __slots__ = ("_pending", "max_frame_bytes")
 
@@ -52,7 +52,7 @@ class StreamDecoder(Generic[F]):
             whole, self._pending = self._pending, bytearray()
         else:
             whole = data if isinstance(data, bytes) else bytes(data)
-        frames, taken_bytes = self.cut(whole)
+        frames, taken_bytes = self.split(whole)
         if taken_bytes < len(whole):
             if isinstance(whole, bytearray) and not taken_bytes:
                 self._pending = whole
@@ -60,8 +60,8 @@ class StreamDecoder(Generic[F]):
                 self._pending = bytearray(memoryview(whole)[taken_bytes:])
         return frames
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[F], int]:
-        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    def split(self, data: bytes | bytearray) -> tuple[list[F], int]:
+        """Split complete frames off the start of immutable bytes; also return their size in bytes.
 
         Raises:
             FrameError: a length is too large or too small.
@@ -74,8 +74,8 @@ class FrameDecoder(StreamDecoder[memoryview]):
 
     __slots__ = ()
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview], int]:
-        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    def split(self, data: bytes | bytearray) -> tuple[list[memoryview], int]:
+        """Split complete frames off the start of immutable bytes; also return their size in bytes.
 
         Raises:
             FrameError: a length is too large or too small.

@@ -2,7 +2,7 @@
 
 For a broker these are sends and pulls, for a member of a group appends, for a client their answers, and the
 entries of ledgers.
-`RequestDecoder`, `AppendDecoder` and `AnswerDecoder` stand where `FrameDecoder` does. They give what comes
+`RequestDecoder`, `AppendDecoder` and `AnswerDecoder` replace `FrameDecoder`. They give what comes
 often decoded; every other frame stays a view for `pyledger.wire.remoting.command.decode`. What is unusual
 the native code leaves to Python, which is the model that it is tested against.
 """
@@ -89,12 +89,12 @@ __all__ = [
 
 
 class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
-    """Cuts what a broker receives on one connection into requests."""
+    """Splits the bytes that a broker receives on one connection into requests."""
 
     __slots__ = ()
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | SendRequest | PullRequest], int]:
-        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    def split(self, data: bytes | bytearray) -> tuple[list[memoryview | SendRequest | PullRequest], int]:
+        """Split complete frames off the start of immutable bytes; also return their size in bytes.
 
         Raises:
             FrameError: a length is too large or too small.
@@ -103,12 +103,12 @@ class RequestDecoder(StreamDecoder[memoryview | SendRequest | PullRequest]):
 
 
 class AppendDecoder(StreamDecoder[memoryview | AppendBatch]):
-    """Cuts what a member of a group receives; appends of one entry that come together come as one run."""
+    """Splits the bytes that a member receives; adjacent appends of one entry become one batch."""
 
     __slots__ = ()
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendBatch], int]:
-        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    def split(self, data: bytes | bytearray) -> tuple[list[memoryview | AppendBatch], int]:
+        """Split complete frames off the start of immutable bytes; also return their size in bytes.
 
         Raises:
             FrameError: a length is too large or too small.
@@ -117,7 +117,7 @@ class AppendDecoder(StreamDecoder[memoryview | AppendBatch]):
 
 
 class AnswerDecoder(StreamDecoder[memoryview | ResponseFuture]):
-    """Cuts what a client receives; answers to sends and pulls come as the call, with what they say."""
+    """Splits the bytes that a client receives; responses to sends and pulls go into their futures."""
 
     __slots__ = ("_calls",)
 
@@ -131,8 +131,8 @@ class AnswerDecoder(StreamDecoder[memoryview | ResponseFuture]):
         super().__init__(max_frame_bytes)
         self._calls = calls
 
-    def cut(self, data: bytes | bytearray) -> tuple[list[memoryview | ResponseFuture], int]:
-        """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    def split(self, data: bytes | bytearray) -> tuple[list[memoryview | ResponseFuture], int]:
+        """Split complete frames off the start of immutable bytes; also return their size in bytes.
 
         Raises:
             FrameError: a length is too large or too small.

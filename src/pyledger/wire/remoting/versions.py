@@ -6,7 +6,7 @@ Source: RocketMQ common/.../MQVersion.java.
 """
 
 CURRENT_VERSION = 479
-"""What we say we are: 5.3.3, whose protocol this is."""
+"""The version that we send: 5.3.3, whose protocol this is."""
 
 V3_0_11 = 37
 V3_1_8_SNAPSHOT = 62

@@ -1,4 +1,4 @@
-"""What a broker tells of its slaves or its master, to 907. Offsets are physical, bytes.
+"""The body of 907: a broker's view of its slaves or its master. Offsets are physical, in bytes.
 
 Source: RocketMQ remoting/.../protocol/body/HARuntimeInfo.java.
 """
@@ -16,7 +16,7 @@ class HaConnectionStatus(Body):
     addr: str = ""
     slave_ack_offset: Long = 0
     diff: Long = 0
-    """Bytes of the master's log that the slave lacks."""
+    """Lag of the slave, in bytes of the master's log."""
     in_sync: bool = False
     transferred_byte_in_second: Long = 0
     transfer_from_where: Long = 0
@@ -37,9 +37,9 @@ class HaClientStatus(Body):
     problem: str = ""
     """Why there is none; upstream has no such field."""
     missing_bytes: Long = 0
-    """What the master's log has before the slave's begins; upstream has no such field."""
+    """Bytes of the master's log before the start of the slave's; upstream has no such field."""
     master_role: str = ""
-    """Upstream's word for what the master last said it is; empty: nothing. Upstream has no such field."""
+    """The role that the master last reported, in upstream's words, or empty. Upstream has no such field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class HaStatus(Body):
 
     master: bool = False
     master_commit_log_max_offset: Long = 0
-    """At a slave: as far as it has heard; -1, which upstream never says: it has not met its master."""
+    """At a slave: the last known one; -1, which upstream never sends: not yet connected to its master."""
     in_sync_slave_nums: Int = 0
     ha_connection_info: tuple[HaConnectionStatus, ...] = ()
     ha_client_info: HaClientStatus = field(default_factory=HaClientStatus)
     broker_role: str = ""
-    """Upstream's word for what the broker is; empty: it does not say. Upstream has no such field."""
+    """The role of the broker in upstream's words, or empty. Upstream has no such field."""

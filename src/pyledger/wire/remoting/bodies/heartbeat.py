@@ -1,4 +1,4 @@
-"""What a client says about itself every 30 seconds.
+"""The heartbeat that a client sends every 30 seconds.
 
 Source: RocketMQ remoting/.../protocol/heartbeat/HeartbeatData.java, ConsumerData.java, ProducerData.java.
 """

@@ -1,13 +1,13 @@
 """From typed bodies to the JSON of Java's fastjson and back.
 
-A body is a frozen dataclass. Its fields are Java's, in snake case; annotations say what they hold: `str`,
+A body is a frozen dataclass. Its fields are Java's, in snake case; annotations give their types: `str`,
 `bool`, `Int`, `Long`, `Real`, an enumeration, another dataclass, `tuple[X, ...]` for lists and sets,
 `Mapping[K, V]`, `Any`. Four types of our own travel as Java's: `MessageQueue`, `DataVersion`,
 `TopicConfig`, `SubscriptionGroup`.
 
 Reading is as lenient as fastjson: names in any case, numbers as text, null and missing fields take the
-default, what nobody declared is ignored. Writing has two forms. The default is what Java writes: integers
-as keys stand without quotes, and a message queue as a key is an object, `{{"queueId":0,…}:5}`; every client
+default, undeclared ones are ignored. Writing has two forms. The default is what Java writes: integers
+as keys have no quotes, and a message queue as a key is an object, `{{"queueId":0,…}:5}`; every client
 reads that, because Java sends it. The standard form is JSON for all: those keys are text, keys of maps are
 sorted, and `/` and what is not ASCII are escaped.
 
@@ -73,7 +73,7 @@ class Body:
         """Read a body.
 
         Raises:
-            MalformedBodyError: it is no JSON, or a value is not what its field holds; names the place.
+            MalformedBodyError: it is not JSON, or a value does not fit its field; names the position.
         """
         return decode_body(cls, body)
 
@@ -216,7 +216,7 @@ def read_text(value: Any) -> str:
 
 
 def read_number(value: Any, bits: int) -> int:
-    """A number of so many bits, also as text or with a fraction, which is cut off."""
+    """Read a number of this many bits, also as text or with a fraction, which is truncated."""
     if isinstance(value, str):
         try:
             value = int(value) if len(value) <= 64 else value
@@ -269,7 +269,7 @@ def read_bool(value: Any) -> bool:
 
 
 def read_member(value: Any, kind: type[StrEnum]) -> StrEnum | None:
-    """A member of an enumeration by its name or number; a name that nobody knows counts as null."""
+    """Return a member of an enumeration by its name or number; an unknown name counts as null."""
     members = list(kind)
     if isinstance(value, int) and 0 <= value < len(members):
         return members[value]
@@ -312,7 +312,7 @@ def read_topic(value: Any) -> TopicConfig:
 
 
 def read_group(value: Any) -> SubscriptionGroup:
-    """A consumer group; what it lacks has its default."""
+    """Read a consumer group; missing fields have their defaults."""
     if not isinstance(value, dict):
         raise MismatchError("an object is expected")
     model = SubscriptionGroup("").document()

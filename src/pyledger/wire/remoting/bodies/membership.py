@@ -95,7 +95,7 @@ class LockBatchResponse(Body):
 
 
 class MessageRequestMode(StrEnum):
-    """How a group asks for messages."""
+    """How a group requests messages."""
 
     PULL = "PULL"
     POP = "POP"
@@ -103,7 +103,7 @@ class MessageRequestMode(StrEnum):
 
 @lazy_dataclass(kw_only=True)
 class QueryAssignmentRequest(Body):
-    """400: which queues shall a client consume?"""
+    """400: the queues that a client must consume."""
 
     topic: str | None = None
     consumer_group: str | None = None
@@ -130,7 +130,7 @@ class QueryAssignmentResponse(Body):
 
 @lazy_dataclass(kw_only=True)
 class MessageRequestModeRequest(Body):
-    """401: how a group shall ask for the messages of a topic."""
+    """401: how a group must request the messages of a topic."""
 
     topic: str | None = None
     consumer_group: str | None = None

@@ -18,7 +18,7 @@ from pyledger.wire.remoting.headers.codec import Int, Long
 
 @lazy_dataclass(kw_only=True)
 class QueueOffsets(Body):
-    """220 and to 222: where a group shall go on; upstream's `ResetOffsetBody`."""
+    """220 and to 222: the offsets at which a group must continue; upstream's `ResetOffsetBody`."""
 
     offset_table: Mapping[MessageQueue, Long] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class QueueOffsetList(Body):
 
 @lazy_dataclass(kw_only=True)
 class ConsumerStatus(Body):
-    """To 221 and 223: where clients stand; upstream's `GetConsumerStatusBody`."""
+    """To 221 and 223: the offsets of clients; upstream's `GetConsumerStatusBody`."""
 
     message_queue_table: Mapping[MessageQueue, Long] = field(default_factory=dict)
     consumer_table: Mapping[str, Mapping[MessageQueue, Long]] = field(default_factory=dict)

@@ -111,7 +111,7 @@ class PopHandle:
 
 
 class PoppedQueue(NamedTuple):
-    """What a pop's answer says of one queue."""
+    """One queue in the response to a pop."""
 
     retry: str
     queue_id: int
@@ -131,7 +131,7 @@ def message_offset_info(queues: Iterable[PoppedQueue]) -> str:
 
 
 def order_count_info(retry: str, queue_id: int, offsets: Sequence[int], times: Mapping[int, int]) -> str:
-    """What field `orderCountInfo` says of a queue: how often its messages were popped before.
+    """Encode a queue's part of the field `orderCountInfo`: how often its messages were popped before.
 
     Args:
         retry: `0` for the topic itself.

@@ -1,12 +1,12 @@
-"""What a broker tells a name server about itself: topics, and where static topics stand.
+"""The registration of a broker at a name server: its topics, and the mapping of static topics.
 
-The body is JSON, or, when the header says so, a zlib stream of
+The body is JSON or, if the header declares it, a zlib stream of
 
     length i32 | version as JSON | count i32 | topics, each: length i32 | `name read write perm filter {…}` |
     length i32 | filter servers as JSON | count i32 | mappings, each: length i32 | mapping as JSON
 
-of which the last part comes from 5.0 on only. Java brokers write that form but never say so in the header, so
-it reaches no name server; we read it and do not write it.
+of which the last part exists only since 5.0. Java brokers write that form but never declare it in the header,
+so no name server reads it; we read it and do not write it.
 
 Source: RocketMQ remoting/.../protocol/body/RegisterBrokerBody.java; common/.../TopicConfig.java (decode).
 """
@@ -36,8 +36,8 @@ from pyledger.wire.remoting.versions import V3_0_11, V5_0_0
 
 ZLIB = COMPRESSED | CompressionType.ZLIB << COMPRESSION_SHIFT
 PLAIN_MAX_BYTES = 16 << 20
-UNPACKED_FACTOR = 100
-"""How many times its size a body may have once it is unpacked."""
+DECOMPRESSED_FACTOR = 100
+"""Maximum ratio of decompressed to compressed size."""
 KIND = "RegisterBrokerBody"
 
 
@@ -65,10 +65,10 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
     Args:
         body: As received; empty counts as a table without topics.
         version: The broker's, from its command.
-        compressed: What the header says.
+        compressed: Whether the header declares compression.
 
     Raises:
-        MalformedBodyError: it is none, or unpacks to too much.
+        MalformedBodyError: it is not a registration, or too large when decompressed.
     """
     if not len(body):
         return RegisterBrokerBody()
@@ -79,7 +79,7 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
     if not compressed:
         return RegisterBrokerBody.decode(body)
     try:
-        limit_bytes = min(PLAIN_MAX_BYTES, UNPACKED_FACTOR * len(body))
+        limit_bytes = min(PLAIN_MAX_BYTES, DECOMPRESSED_FACTOR * len(body))
         return PackedBody(decompress(body, ZLIB, limit_bytes=limit_bytes, place=KIND)).registration(version)
     except CorruptBodyError as problem:
         raise MalformedBodyError(KIND, "", str(problem)) from None
@@ -90,7 +90,7 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
 
 
 class PackedBody:
-    """Reads the unpacked bytes of a compressed registration from front to back."""
+    """Reads the decompressed bytes of a registration from front to back."""
 
     def __init__(self, plain: bytes) -> None:
         self.plain = plain

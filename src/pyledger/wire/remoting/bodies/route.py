@@ -1,7 +1,7 @@
 """Routes, clusters and groups of brokers as a name server writes them.
 
-A client that says version 4.9.4 or later, or that asks for it, gets routes as standard JSON; all other
-bodies, and routes for older clients, are Java's JSON.
+A client of version 4.9.4 or later, or one that requests it, receives routes as standard JSON; all other
+bodies, and routes for older clients, are fastjson's JSON.
 
 Source: RocketMQ remoting/.../protocol/route/TopicRouteData.java, QueueData.java, BrokerData.java; body/
 ClusterInfo.java, GetBrokerMemberGroupResponseBody.java; statictopic/TopicQueueMappingInfo.java.

@@ -39,7 +39,7 @@ class Subscription(Body):
             topic: Name of the topic.
             expression: None, empty and `*` are all.
             sub_version: Milliseconds since 1970.
-            expression_type: None and `TAG` for tags, otherwise the expression is not looked at.
+            expression_type: None and `TAG` for tags, otherwise the expression is not parsed.
 
         Raises:
             SubscriptionSyntaxError: nothing is between the bars, or an SQL92 expression is empty.

@@ -1,7 +1,7 @@
-"""Where a master's timer messages stand, to 60: seven numbers of 64 bits.
+"""The body of 60, the progress of a master's timer messages: seven numbers of 64 bits.
 
-Ours are followed by three more, which upstream does not read: the place from which what waits is read again,
-that of the first message that waits, and its time.
+Ours are followed by three more, which upstream does not read: the offset from which pending messages are
+read again, that of the first pending message, and its time.
 
 Source: RocketMQ store/.../timer/TimerCheckpoint.java.
 """
@@ -23,13 +23,13 @@ class TimerCheckpoint(NamedTuple):
     last_read_time_ms: int
     """What is due before was delivered."""
     last_timer_log_flush_pos: int = 0
-    """A place in upstream's timer log."""
+    """A position in upstream's timer log."""
     last_timer_queue_offset: int = 0
     master_timer_queue_offset: int = 0
     """Messages before it are known to the master."""
     version: DataVersion = NO_VERSION
     restart_offset: int = 0
-    """What waits stands here or later."""
+    """Pending messages are at this offset or later."""
     first_offset: int = 0
     """Of those due at `first_ms`, the ones before it were delivered."""
     first_ms: int | None = None

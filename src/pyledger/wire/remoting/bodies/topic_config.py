@@ -1,4 +1,4 @@
-"""Topics and groups as a broker tells them to slaves, name servers and tools.
+"""Topics and groups as a broker sends them to slaves, name servers and tools.
 
 Source: RocketMQ remoting/.../protocol/body/TopicConfigSerializeWrapper.java, TopicList.java, GroupList.java,
 SubscriptionGroupWrapper.java, KVTable.java.

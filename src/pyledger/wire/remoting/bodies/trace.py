@@ -116,7 +116,7 @@ class EndTrace:
     keys: str | None = None
     end: int = ConsumeEnd.SUCCESS
     time_ms: int = 0
-    """0 and an empty group: older clients do not say."""
+    """0 and an empty group: sent by older clients."""
     group: str = ""
 
     def encode(self) -> str:
@@ -170,7 +170,7 @@ def decode_traces(text: str) -> Iterator[Trace]:
 
 
 def sent_of(fields: list[str]) -> SendTrace:
-    """A send; older clients leave out the id of the place, and newer ones add themselves behind."""
+    """Parse a send; older clients leave out the offset id, and newer ones append fields."""
     time_ms, region, group, topic, msg_id, tags, keys, host, size, took_ms, kind, *rest = fields
     if not rest:
         raise ValueError
@@ -192,7 +192,7 @@ def sent_of(fields: list[str]) -> SendTrace:
 
 
 def ended_of(fields: list[str]) -> EndTrace:
-    """The end of a listener; older clients say less."""
+    """Parse the end of a listener; older clients send fewer fields."""
     request_id, msg_id, took_ms, succeeded, keys, *rest = fields
     return EndTrace(
         request_id=request_id,

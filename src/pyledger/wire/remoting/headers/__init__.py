@@ -1,1 +1,1 @@
-"""Typed headers of commands, by theme. `table.py` says which command has which."""
+"""Typed headers of commands, by theme. `table.py` lists the header of each command."""

@@ -146,7 +146,7 @@ class QueryTopicsByConsumerRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class CloneGroupOffsetRequestHeader(RpcHeader):
-    """314: let a group stand where another one does."""
+    """314: copy the offsets of a group to another one."""
 
     src_group: str
     dest_group: str

@@ -52,7 +52,7 @@ class NotifyConsumerIdsChangedRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class ResetOffsetRequestHeader(RpcHeader):
-    """220 and 222: a group shall go to another place."""
+    """220 and 222: reset the offsets of a group."""
 
     topic: str
     group: str
@@ -64,7 +64,7 @@ class ResetOffsetRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class GetConsumerStatusRequestHeader(RpcHeader):
-    """221 and 223: where do clients stand?"""
+    """221 and 223: the offsets of clients."""
 
     topic: str
     group: str

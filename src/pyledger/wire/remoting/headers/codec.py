@@ -1,6 +1,6 @@
 """From typed headers to the text fields of a command and back.
 
-A header is a frozen dataclass. Its fields are Java's, in snake case; the annotation says how text is read:
+A header is a frozen dataclass. Its fields are Java's, in snake case; annotations define how text is parsed:
 
 | annotation | Java        | text                                                     |
 |------------|-------------|----------------------------------------------------------|
@@ -12,7 +12,7 @@ A header is a frozen dataclass. Its fields are Java's, in snake case; the annota
 | a `StrEnum`| enum        | a member in any case, everything else is the default     |
 
 `None` is not written. A field without a default is required. A field that has one takes it when the text is
-missing or cannot be read. Fields that nobody declared are ignored.
+missing or cannot be read. Undeclared fields are ignored.
 
 Differs: Java leaves a required field at null and fails later, wherever it is used; we name the field.
 
@@ -63,7 +63,7 @@ class Header:
 
         Args:
             ext_fields: As in the command.
-            code: The command's code, which may ask for short names.
+            code: The command's code, which may imply short names.
 
         Raises:
             HeaderFieldError: a required field is missing or cannot be read.

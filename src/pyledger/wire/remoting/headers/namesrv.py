@@ -10,7 +10,7 @@ from pyledger.wire.remoting.headers.codec import Header, Int, Long, RpcHeader
 
 @lazy_dataclass(kw_only=True)
 class RegisterBrokerRequestHeader(Header):
-    """103: a broker says what it has."""
+    """103: a broker registers its topics."""
 
     broker_name: str
     broker_addr: str
@@ -91,7 +91,7 @@ class DeleteTopicFromNamesrvRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class WipeWritePermOfBrokerRequestHeader(Header):
-    """205: nobody shall write to a broker."""
+    """205: forbid writes to a broker."""
 
     broker_name: str
 

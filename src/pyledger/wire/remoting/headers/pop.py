@@ -77,7 +77,7 @@ class ChangeInvisibleTimeResponseHeader(Header):
 
 @lazy_dataclass(kw_only=True)
 class NotificationRequestHeader(RpcHeader):
-    """200054: tell me when there are messages."""
+    """200054: respond when there are messages."""
 
     consumer_group: str
     topic: str

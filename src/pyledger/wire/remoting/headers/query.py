@@ -38,7 +38,7 @@ class QueryMessageResponseHeader(Header):
 
 @lazy_dataclass(kw_only=True)
 class ViewMessageRequestHeader(RpcHeader):
-    """33: the message at a place."""
+    """33: the message at a physical offset."""
 
     topic: str | None = None
     offset: Long
@@ -47,7 +47,7 @@ class ViewMessageRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class QueryConsumerOffsetRequestHeader(RpcHeader):
-    """14: where does a group stand?"""
+    """14: the offset of a group."""
 
     consumer_group: str
     topic: str
@@ -91,7 +91,7 @@ class SearchOffsetResponseHeader(Header):
 
 @lazy_dataclass(kw_only=True)
 class GetMaxOffsetRequestHeader(RpcHeader):
-    """30: where will the next message of a queue stand?"""
+    """30: the offset of a queue's next message."""
 
     topic: str
     queue_id: Int
@@ -107,7 +107,7 @@ class GetMaxOffsetResponseHeader(Header):
 
 @lazy_dataclass(kw_only=True)
 class GetMinOffsetRequestHeader(RpcHeader):
-    """31: where does the first message of a queue stand?"""
+    """31: the offset of a queue's first message."""
 
     topic: str
     queue_id: Int

@@ -128,7 +128,7 @@ class EndTransactionRequestHeader(RpcHeader):
     commit_log_offset: Long
     """Physical offset of the half message."""
     commit_or_rollback: Int
-    """8 commits, 12 rolls back, 0 says nothing."""
+    """8 commits, 12 rolls back, 0 leaves it open."""
     from_transaction_check: bool = False
     msg_id: str
     transaction_id: str | None = None
@@ -136,7 +136,7 @@ class EndTransactionRequestHeader(RpcHeader):
 
 @lazy_dataclass(kw_only=True)
 class CheckTransactionStateRequestHeader(RpcHeader):
-    """39: a broker asks a producer what became of a transaction."""
+    """39: a broker checks the state of a transaction at its producer."""
 
     topic: str | None = None
     tran_state_table_offset: Long
