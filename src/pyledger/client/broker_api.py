@@ -42,14 +42,14 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class Calls:
-    """The requests of a client. All raise the errors of `RemotingClient.call`, and `BrokerError`."""
+    """The requests of a client. Each may raise the errors of `RemotingClient.call`, and `BrokerError`."""
 
     def __init__(self, remoting: RemotingClient, config: ClientConfig) -> None:
         self.remoting = remoting
         self._config = config
 
     def sign(self, command: RemotingCommand) -> None:
-        """Sign a request if there is a key; the request must not be changed afterwards."""
+        """Sign a request if an access key is configured; the request must not be changed afterwards."""
         config = self._config
         if not config.access_key:
             return
@@ -158,7 +158,7 @@ class Calls:
     # --- offsets
 
     async def consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int:
-        """Return the consumer offset of a group; -1 when it has none."""
+        """Return the consumer offset of a group; -1 if it has none."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
@@ -236,7 +236,7 @@ class Calls:
         *,
         unique: bool = False,
     ) -> list[ReceivedMessage]:
-        """Return the messages that one broker finds by a key; keys of the same hash may be among them."""
+        """Return the messages that one broker finds by a key; some may have another key of the same hash."""
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms
         )

@@ -12,7 +12,7 @@ T = TypeVar("T")
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a function, or an object's `__call__`, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - it is the method that is asked about
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is inspected
     )
 
 

@@ -1,8 +1,8 @@
 """DLedgerClient: appends to a DLedger group and reads it, of Java's nodes or ours.
 
-The leader is asked for when it is not known, and looked for again when a member refuses or does not answer.
-An append that was surely not taken is tried again within its time; one whose outcome is not known never is,
-as nothing tells two equal entries apart.
+If the leader is not known, the members are queried for it, and again after a rejection or a timeout.
+An append that was certainly not stored is retried until its timeout; one whose outcome is not known is never
+retried, because two equal entries cannot be distinguished.
 
 Source: DLedger DLedgerClient.java.
 """
@@ -51,13 +51,13 @@ from pyledger.wire.remoting.native_codec import AppendFuture
 METADATA_TIMEOUT_MS = 1500
 TRANSFER_TIMEOUT_MS = 10_000
 PAUSE_MS = 20
-NOT_TAKEN = {
+RETRYABLE = {
     ResponseCode.NOT_LEADER,
     ResponseCode.LEADER_TRANSFERRING,
     ResponseCode.LEADER_PENDING_FULL,
     ResponseCode.LEADER_NOT_READY,
 }
-"""Refusals after which another member, or the same a little later, may take the append."""
+"""Rejections after which another member, or the same one a little later, may accept the append."""
 UNKNOWN_OUTCOME = {
     ResponseCode.WAIT_QUORUM_ACK_TIMEOUT,
     ResponseCode.TERM_CHANGED,
@@ -68,7 +68,7 @@ UNKNOWN_OUTCOME = {
 
 
 class DLedgerClient:
-    """Asks the members of one group. Use it with `async with`, or close it."""
+    """Sends requests to the members of one group. Use it with `async with`, or close it."""
 
     def __init__(
         self, group: str, peers: str, *, timeout_ms: int = 5000, net: NetConfig | None = None
@@ -78,14 +78,14 @@ class DLedgerClient:
         Args:
             group: Name of the group.
             peers: `id-host:port;id-host:port`; some members are enough.
-            timeout_ms: For a whole call, looking for the leader included.
+            timeout_ms: Limit of a whole call, including the search for the leader.
             net: Limits of connections.
         """
         self.group, self.timeout_ms = group, timeout_ms
         self.peers = parse_peers(peers)
         self.leader: str | None = None
         self._client = RemotingClient(config=net)
-        self._looking: asyncio.Task[str] | None = None
+        self._search: asyncio.Task[str] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,25 +95,25 @@ class DLedgerClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._search is not None:
+            self._search.cancel()
         await self._client.close()
 
-    # --- what one can ask
+    # --- calls
 
     async def append(self, body: bytes) -> AppendEntryResponse:
-        """Append an entry; returns where it stands once a majority has it.
+        """Append an entry; return its index once a majority has it.
 
         Raises:
-            NoLeaderError: nobody leads; nothing was appended.
-            DLedgerRejectedError: the leader refused it; nothing was appended.
-            OutcomeUnknownError: it may be in the log, or come into it.
+            NoLeaderError: the group has no leader; nothing was appended.
+            DLedgerRejectedError: the leader rejected it; nothing was appended.
+            OutcomeUnknownError: it may be in the log, or be added to it later.
         """
         return await self.append_many((body,))
 
     async def append_many(self, bodies: Sequence[bytes]) -> AppendEntryResponse:
-        """Append entries with one request; the answer is that of the last. Only nodes of ours take it."""
-        response = await self._ask_leader(partial(self._send_append, bodies), append=True)
+        """Append entries with one request; return the response for the last. Java's nodes reject it."""
+        response = await self._call_leader(partial(self._send_append, bodies), append=True)
         assert isinstance(response, AppendEntryResponse)
         if response.code in UNKNOWN_OUTCOME:
             raise OutcomeUnknownError(self.leader or "the leader", f"answered {response.code}")
@@ -121,9 +121,9 @@ class DLedgerClient:
         return response
 
     async def get(self, index: int) -> Entry | None:
-        """A committed entry; None where there is none."""
+        """Return the committed entry at an index, or None."""
         request = GetEntriesRequest(group=self.group, begin_index=index)
-        response = await self._ask_leader(partial(self._send, request), append=False)
+        response = await self._call_leader(partial(self._send, request), append=False)
         assert isinstance(response, GetEntriesResponse)
         if response.code in (
             ResponseCode.INDEX_OUT_OF_RANGE,
@@ -134,15 +134,15 @@ class DLedgerClient:
         return response.entries[0] if response.entries else None
 
     async def read_index(self) -> int:
-        """How far one must read to see every append that was acknowledged before; only of nodes of ours."""
+        """Return the index up to which every acknowledged append is visible; Java's nodes do not serve it."""
         request = ReadIndexRequest(group=self.group)
-        response = await self._ask_leader(partial(self._send, request), append=False)
+        response = await self._call_leader(partial(self._send, request), append=False)
         assert isinstance(response, ReadIndexResponse)
         self._check(response)
         return response.index
 
     async def transfer(self, to: str) -> int:
-        """Make a member the leader, unless it is; returns the term in which it leads."""
+        """Make a member the leader, unless it is already; return the term in which it leads."""
         leader = await self._find_leader(self._deadline())
         if to == leader:
             return await self.term(leader, self.timeout_ms)
@@ -159,13 +159,13 @@ class DLedgerClient:
         return int(response.term)
 
     async def metadata(self, member: str) -> MetadataResponse:
-        """What one member says of the group."""
+        """Return the peers and the leader as one member knows them."""
         request = MetadataRequest(group=self.group, remote_id=member)
         answer: MetadataResponse = await self._call(member, request, METADATA_TIMEOUT_MS)
         return answer
 
     async def term(self, member: str, timeout_ms: int = METADATA_TIMEOUT_MS) -> int:
-        """The term that a member is in: what it says when it refuses a heartbeat of a term before all.
+        """Return the term of a member: its rejection of a heartbeat with a negative term contains it.
 
         Raises:
             DLedgerRejectedError: it is in another group.
@@ -177,23 +177,23 @@ class DLedgerClient:
             self._check(response, member)
         return int(response.term)
 
-    # --- asking
+    # --- requests
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self.timeout_ms / 1000
 
     async def _send(self, request: Request, leader: str, timeout_ms: int) -> Response:
-        """The response of a leader to a request that has no address yet."""
+        """Return the response of a leader to a request that has no address yet."""
         response: Response = await self._call(leader, replace(request, remote_id=leader), timeout_ms)
         return response
 
     async def _send_append(self, bodies: Sequence[bytes], leader: str, timeout_ms: int) -> Response:
-        """The response of a leader to a request to append these bodies.
+        """Return the response of a leader to a request to append these bodies.
 
         Raises:
-            RemotingConnectError: nothing was sent, or a program that is no node rejected it.
-            RemotingError: there was no response; it may have been appended.
-            MalformedBodyError: the response cannot be read; it may have been appended.
+            RemotingConnectError: nothing was sent, or a program that is not a node rejected it.
+            RemotingError: there was no response; the bodies may have been appended.
+            MalformedBodyError: the response cannot be parsed; the bodies may have been appended.
         """
         connection = await self._connection(leader, timeout_ms)
         endpoint, codec = connection.endpoint, DLedgerCodec.of(connection.data)
@@ -210,10 +210,10 @@ class DLedgerClient:
         return decode_response(AppendEntryRequest(), memoryview(outcome.body))
 
     async def _connection(self, leader: str, timeout_ms: int) -> Connection:
-        """A connection to the leader with free space for one more request.
+        """Return a connection to the leader with capacity for one more request.
 
         Raises:
-            RemotingConnectError: there is none in time.
+            RemotingConnectError: none is available in time.
         """
         address = self.peers[leader]
         connection = self._client.open_connection(address)
@@ -227,8 +227,13 @@ class DLedgerClient:
             raise RemotingConnectError(address, "no request can be sent now")
         return connection
 
-    async def _ask_leader(self, send: Callable[[str, int], Awaitable[Response]], *, append: bool) -> Response:
-        """The leader's response to what `send` sends it, within ms; sent again where it cannot act twice."""
+    async def _call_leader(
+        self, send: Callable[[str, int], Awaitable[Response]], *, append: bool
+    ) -> Response:
+        """Return the leader's response to what `send` sends, given the leader and the time left (ms).
+
+        A call is repeated only if that cannot append twice.
+        """
         deadline = self._deadline()
         loop = asyncio.get_running_loop()
         while True:
@@ -243,7 +248,7 @@ class DLedgerClient:
                 if append:
                     raise OutcomeUnknownError(leader, str(error)) from error
             else:
-                if response.code not in NOT_TAKEN or loop.time() > deadline:
+                if response.code not in RETRYABLE or loop.time() > deadline:
                     return response
                 if response.code == ResponseCode.NOT_LEADER:
                     self._forget(leader)
@@ -256,12 +261,12 @@ class DLedgerClient:
             self.leader = None
 
     async def _find_leader(self, deadline: float) -> str:
-        """Ask until a member that answers names a leader; callers share one search."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look(deadline))
-        return await asyncio.shield(self._looking)
+        """Query the members until one names a leader; concurrent callers share one search."""
+        if self._search is None or self._search.done():
+            self._search = asyncio.ensure_future(self._search_leader(deadline))
+        return await asyncio.shield(self._search)
 
-    async def _look(self, deadline: float) -> str:
+    async def _search_leader(self, deadline: float) -> str:
         loop = asyncio.get_running_loop()
         while True:
             for member in tuple(self.peers):
@@ -281,7 +286,7 @@ class DLedgerClient:
             await asyncio.sleep(PAUSE_MS / 1000)
 
     async def _greet(self, leader: str) -> None:
-        """Connect to a leader that another member named, and learn what it takes."""
+        """Connect to a leader that another member named, and learn which encodings it accepts."""
         with contextlib.suppress(RemotingError, MalformedBodyError):
             await self.metadata(leader)
 

@@ -1,4 +1,4 @@
-"""Identity of a client: its address, its id, and the ids that it gives to messages.
+"""Identity of a client: its address, its id, and the unique keys of its messages.
 
 Source: RocketMQ client/.../ClientConfig.java (buildMQClientId), common/.../MessageClientIDSetter.java.
 """
@@ -18,34 +18,34 @@ LOOPBACK = "127.0.0.1"
 
 
 def own_address(name_server: str) -> str:
-    """The address of this host as a name server sees it; no packet is sent."""
+    """Return the address of this host that routes to a name server; no packet is sent."""
     try:
         host, port = split_address(name_server)
-        family, kind, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
-            probe.connect(place)
+            probe.connect(address)
             return str(probe.getsockname()[0])
     except (OSError, ValueError):
         return LOOPBACK
 
 
 def unique_instance_name() -> str:
-    """A name that no other client of this host has: process id and a moment."""
+    """Return a name that no other client of this host has: process id and monotonic time (ns)."""
     return f"{os.getpid()}#{time.monotonic_ns()}"
 
 
 def client_id(address: str, instance_name: str, unit_name: str) -> str:
-    """Upstream's form: `address@instance`, and the unit where there is one."""
+    """Return upstream's form: `address@instance`, or `address@instance@unit`."""
     return f"{address}@{instance_name}" + (f"@{unit_name}" if unit_name else "")
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def month_of(moment_ms: int) -> tuple[int, int]:
-    """First millisecond of the month of a time in ms, by local time, and of the month after it."""
+    """Return the first millisecond of a time's month and of the next month, in local time; all in ms."""
     here = datetime.fromtimestamp(moment_ms / 1000).astimezone()
     first = here.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
@@ -60,10 +60,10 @@ class ProcessIds:
         self._lock = threading.Lock()
 
     def of(self, address: str) -> UniqueIds:
-        """What makes the ids of this process.
+        """Return the generator of this process's message ids.
 
         Args:
-            address: Of this host; the one of the first call is used.
+            address: Address of this host; later calls get the generator of the first one.
         """
         with self._lock:
             if self._ids is None:
@@ -72,7 +72,7 @@ class ProcessIds:
             return self._ids
 
     def forget(self) -> None:
-        """Begin anew: a fork is another process."""
+        """Drop the generator: a forked child needs its own."""
         self._ids = None
         self._lock = threading.Lock()
 

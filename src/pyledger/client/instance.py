@@ -1,4 +1,4 @@
-"""What producers and consumers of one client id share: connections, routes, heartbeats, requests of brokers.
+"""State shared by the producers and consumers of one client id: connections, routes, heartbeats.
 
 Source: RocketMQ client/.../impl/factory/MQClientInstance.java.
 """
@@ -36,7 +36,7 @@ FIRST_PERSIST_MS = 10_000
 
 
 class ClientInstance:
-    """One client: belongs to one event loop, lives from `start` to `close`."""
+    """One client, between `start` and `close`. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ClientInstance:
         Args:
             config: Name servers, intervals, keys.
             net: Limits of connections.
-            tls: Certificates, and whether to speak TLS at all.
+            tls: Whether to use TLS, and its certificates.
         """
         self.config = config or ClientConfig()
         self._net = net
@@ -64,7 +64,8 @@ class ClientInstance:
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         self.inbound = ClientRemotingProcessor(self.producers, self.consumers, self.rebalance_soon)
-        self._told: set[str] = set()
+        self._registered_at: set[str] = set()
+        """Addresses of brokers that have answered a heartbeat."""
         self._users = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeat_lock = asyncio.Lock()
@@ -85,7 +86,7 @@ class ClientInstance:
 
     @property
     def routes(self) -> RouteCache:
-        """Where topics are.
+        """The routes of topics.
 
         Raises:
             ClientStateError: the client is not started, or is closed.
@@ -95,7 +96,7 @@ class ClientInstance:
         return self._routes
 
     async def start(self) -> None:
-        """Begin, or count one more user of this client.
+        """Start, or count one more user of this client.
 
         Raises:
             ConfigError: a certificate cannot be read.
@@ -108,7 +109,7 @@ class ClientInstance:
         )
         self._calls = Calls(remoting, self.config)
         self._routes = RouteCache(self._calls, self._route_changed)
-        self._told.clear()
+        self._registered_at.clear()
         remoting.update_name_servers(self.name_server_addresses)
         config = self.config
         self._tasks = [
@@ -123,7 +124,7 @@ class ClientInstance:
         event(log, logging.INFO, "client started", client_id=self.client_id, name_servers=self.name_servers)
 
     async def close(self) -> None:
-        """One user less; the last one closes all connections."""
+        """Count one user less; the last one closes all connections."""
         if self._users == 0:
             return
         self._users -= 1
@@ -140,16 +141,16 @@ class ClientInstance:
 
     @staticmethod
     def monotonic_ms() -> float:
-        """A clock that does not go back, for any thread."""
+        """Return milliseconds of the monotonic clock; thread-safe."""
         return time.monotonic() * 1000
 
     # --- members
 
     async def add_producer(self, producer: ProducerMember) -> None:
-        """Serve a producer from now on.
+        """Register a producer and send heartbeats for it.
 
         Raises:
-            ClientStateError: there is one of this group.
+            ClientStateError: this client has a producer of this group.
         """
         if producer.group in self.producers:
             raise ClientStateError(
@@ -159,18 +160,18 @@ class ClientInstance:
         await self.heartbeat()
 
     async def remove_producer(self, producer: ProducerMember) -> None:
-        """Serve a producer no more."""
+        """Unregister a producer."""
         if self.producers.get(producer.group) is producer:
             del self.producers[producer.group]
             await self._unregister(producer.group, None)
 
     async def add_consumer(self, consumer: ConsumerMember) -> None:
-        """Serve a consumer from now on.
+        """Register a consumer, send heartbeats for it and rebalance it.
 
         Raises:
-            ClientStateError: there is one of this group.
+            ClientStateError: this client has a consumer of this group.
         """
-        # First: a route that changes asks for a round of rebalance, and this consumer is not ready for one.
+        # Before the registration: a changed route starts a rebalance, and this consumer is not ready for one.
         await self.routes.refresh_all(consumer.topics())
         if consumer.group in self.consumers:
             raise ClientStateError(
@@ -180,17 +181,17 @@ class ClientInstance:
         await self.heartbeat()
 
     async def remove_consumer(self, consumer: ConsumerMember) -> None:
-        """Serve a consumer no more."""
+        """Unregister a consumer."""
         if self.consumers.get(consumer.group) is consumer:
             del self.consumers[consumer.group]
             await self._unregister(None, consumer.group)
 
     def rebalance_soon(self) -> None:
-        """Share queues anew, at once if the last time is a second ago."""
+        """Rebalance now, or one second after the last round."""
         self._wake.set()
 
     async def heartbeat(self) -> None:
-        """Tell all brokers in use who we are; those that do not answer are told again with the next one."""
+        """Send a heartbeat to every broker in use; one that does not answer gets the next one."""
         async with self._heartbeat_lock:
             data = self._heartbeat_data()
             if not data.consumer_data_set and not self.producers:
@@ -216,7 +217,7 @@ class ClientInstance:
     async def _beat_one(self, address: str, data: Heartbeat) -> None:
         try:
             await self.calls.heartbeat(address, data)
-            self._told.add(address)
+            self._registered_at.add(address)
         except PyLedgerError as error:
             event(log, logging.WARNING, "heartbeat failed", address=address, error=error)
 
@@ -227,12 +228,12 @@ class ClientInstance:
     async def _refresh_routes(self) -> None:
         published = chain.from_iterable(one.topics() for one in self.producers.values())
         subscribed = chain.from_iterable(one.topics() for one in self.consumers.values())
-        # A client that only reads has none of these, but must follow a broker's new address, too.
+        # `routes.topics` serves a client that only reads: it must follow a broker's new address, too.
         await self.routes.refresh_all(dict.fromkeys(chain(published, subscribed, self.routes.topics)))
 
     def _route_changed(self, topic: str) -> None:
-        # A broker that does not know us sends no replies, checks nothing and shares no queues.
-        if not self.routes.known_addresses <= self._told and (self.producers or self.consumers):
+        # A broker without our heartbeat sends no replies and no transaction checks, and lists no member.
+        if not self.routes.known_addresses <= self._registered_at and (self.producers or self.consumers):
             self.inbound.spawn(self.heartbeat())
         if any(topic in consumer.topics() for consumer in self.consumers.values()):
             self.rebalance_soon()
@@ -273,9 +274,9 @@ class ClientInstance:
             try:
                 await action()
             except PyLedgerError as error:
-                event(log, logging.WARNING, "regular work failed", error=error)
+                event(log, logging.WARNING, "periodic task failed", error=error)
             except Exception:
-                log.exception("regular work failed")
+                log.exception("periodic task failed")
 
     async def _unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
         async def leave(address: str) -> None:
@@ -288,7 +289,7 @@ class ClientInstance:
 
 
 OWN_CLIENT: Mapping[str, type[Settings]] = {"client": ClientConfig, "net": NetConfig, "tls": TlsConfig}
-"""Arguments of `own_client` that are settings."""
+"""The arguments of `own_client` that are settings classes."""
 
 
 def own_client(
@@ -297,7 +298,7 @@ def own_client(
     net: NetConfig | None,
     tls: TlsConfig | None,
 ) -> ClientInstance:
-    """The client to use: one that is shared, or a new one."""
+    """Return the shared client, or a new one."""
     if isinstance(client, ClientInstance):
         return client
     config = client or ClientConfig()

@@ -1,4 +1,4 @@
-"""What all clients on asyncio have in common: they start, they close, `async with` does both."""
+"""The base class of asyncio clients: `start`, `close`, and `async with` for both."""
 
 from types import TracebackType
 from typing import Self
@@ -8,11 +8,11 @@ class Lifecycle:
     """Started on entry of `async with`, closed at its end."""
 
     async def start(self) -> None:
-        """Begin."""
+        """Start."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End, in good order."""
+        """Complete what is in flight, and release all resources."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

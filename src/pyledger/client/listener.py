@@ -1,4 +1,4 @@
-"""A user's function for messages, and where it runs."""
+"""Listeners, the user's functions that consume messages, and the runner that calls them."""
 
 import asyncio
 from collections import deque
@@ -17,43 +17,43 @@ class ReconsumeLater:
     """What a listener returns for messages that it could not process. Raising does the same."""
 
     delay_level: int = 0
-    """1 to 18: when they come again; 0 leaves it to the broker; -1 makes dead letters of them at once."""
+    """Delay until redelivery: 1 to 18; 0: the broker chooses; -1: make them dead letters now."""
     suspend_ms: int | None = None
-    """Orderly: how long the queue pauses; None: as configured."""
+    """Orderly: pause of the queue in milliseconds; None: the setting `suspend_ms`."""
     done: int = 0
-    """Of a batch: so many messages from its front were processed. In order, all of it comes again."""
+    """Number of messages at the start of a batch that were processed. Orderly: all are delivered again."""
 
 
 Outcome = ReconsumeLater | None
 Listener = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
 """Processes a message: a coroutine function, or one that runs on a thread.
 
-Every result but `ReconsumeLater` is success.
+Every result except `ReconsumeLater` is success.
 """
 BatchListener = Callable[[Sequence[ReceivedMessage]], Outcome | Awaitable[Outcome]]
-"""The same for several messages."""
+"""Processes several messages at once; otherwise as `Listener`."""
 Finished = Callable[[Any, BaseException | None], None]
 
 
 Begin = Callable[[], bool]
 Watch = Callable[[Sequence[ReceivedMessage], Begin, Finished], tuple[Begin, Finished]]
-"""What to call instead when a listener begins with messages, and ends."""
+"""Wraps the two callbacks of a listener's call: before it starts and after it ended."""
 
-TURNS_MAX = 32
+CALLS_PER_ITERATION_MAX = 32
 SKIPPED = object()
-"""What is returned for messages that were not to be processed any more."""
+"""Outcome of messages whose `begin` returned False."""
 
 
 class ListenerRunner:
-    """Runs a listener, so many at once as there are threads."""
+    """Runs a listener, at most `threads` calls at once."""
 
     def __init__(
         self, listener: Listener | None, batch_listener: BatchListener | None, threads: int, name: str
     ) -> None:
-        """A runner for one of the two.
+        """Create a runner for one of the two listeners.
 
         Raises:
-            TypeError: neither or both are given.
+            TypeError: neither or both listeners are given.
         """
         if (listener is None) == (batch_listener is None):
             raise TypeError("give a listener or a batch_listener")
@@ -65,9 +65,9 @@ class ListenerRunner:
         self._pool: WorkerPool | None = None
         self._waiting: deque[tuple[Any, Callable[[], bool], Finished]] = deque()
         self._active = 0
-        """Tasks that look for what waits; not those that are over, which `_running` may still have."""
+        """Tasks that take messages from `_waiting`; `_running` may also hold tasks that have ended."""
         self._is_starting = False
-        """One more task is on its way to what waits."""
+        """Whether a task was created that has not run yet."""
         self._running: set[asyncio.Task[None]] = set()
         self.in_flight = 0
         self.watch: Watch | None = None
@@ -75,17 +75,17 @@ class ListenerRunner:
         self._idle.set()
 
     def start(self) -> None:
-        """Make the threads, where the listener needs some."""
+        """Start the threads, unless the listener is a coroutine function."""
         if not self._is_async:
             self._pool = WorkerPool(asyncio.get_running_loop(), self._threads, self._name)
 
     def run(self, messages: Sequence[ReceivedMessage], begin: Begin, finished: Finished) -> None:
-        """Let the listener process messages when it is their turn.
+        """Queue messages for the listener.
 
         Args:
-            messages: One, unless the listener takes several.
-            begin: Asked when it is their turn, perhaps on a thread; False: they are not to be processed.
-            finished: Gets what the listener returned, `SKIPPED`, or what it raised, on the event loop.
+            messages: One message, or several for a batch listener.
+            begin: Called just before the listener, on its thread; False skips the messages.
+            finished: Called on the event loop with the listener's result or `SKIPPED`, and its exception.
         """
         self.in_flight += 1
         self._idle.clear()
@@ -100,7 +100,7 @@ class ListenerRunner:
         self._start_task()
 
     async def process(self, messages: Sequence[ReceivedMessage]) -> tuple[Any, BaseException | None]:
-        """Let the listener process messages; what it returned, and what it raised."""
+        """Let the listener process messages; return its result and its exception."""
         future: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
 
         def finished(outcome: Any, error: BaseException | None) -> None:
@@ -111,7 +111,7 @@ class ListenerRunner:
         return await future
 
     async def close(self, wait_ms: int) -> None:
-        """Run nothing more; wait so long (ms) for what runs."""
+        """Wait up to `wait_ms` for calls in progress, then cancel them."""
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._idle.wait()
@@ -130,7 +130,7 @@ class ListenerRunner:
         finished(outcome, error)
 
     def _start_task(self) -> None:
-        """Have what waits processed at once with what runs, where there are turns left."""
+        """Start one more task if messages wait and fewer than `threads` tasks are active."""
         if self._waiting and not self._is_starting and self._active < self._threads:
             self._is_starting = True
             self._active += 1
@@ -139,24 +139,24 @@ class ListenerRunner:
             task.add_done_callback(self._running.discard)
 
     async def _process_waiting(self) -> None:
-        """Process one after the other; while a listener waits for something, another task goes on."""
+        """Process waiting messages one by one; each call first starts a task that runs while it awaits."""
         self._is_starting = False
-        turns = 0
+        calls = 0
         while self._waiting:
             argument, begin, done = self._waiting.popleft()
             self._start_task()
             outcome, error = None, None
             try:
                 outcome = await self._function(argument) if begin() else SKIPPED
-            except Exception as raised:  # noqa: BLE001 - it is the user's, and handed over
+            except Exception as raised:  # noqa: BLE001 - the user's exception is passed to `done`
                 error = raised
             done(outcome, error)
-            turns += 1
-            if not turns % TURNS_MAX:
-                await asyncio.sleep(0)  # a listener that waits for nothing must not hold the event loop
+            calls += 1
+            if not calls % CALLS_PER_ITERATION_MAX:
+                await asyncio.sleep(0)  # a listener that never awaits must not block the event loop
         self._active -= 1
 
 
 def called(function: Callable[[Any], Any], argument: Any, begin: Callable[[], bool]) -> Any:
-    """Call a function that may block, unless its turn is over."""
+    """Call a function that may block, or return `SKIPPED` if `begin` returns False."""
     return function(argument) if begin() else SKIPPED

@@ -1,7 +1,4 @@
-"""Threads on which listeners run that may block; results come back to the event loop.
-
-Many results wake the loop once.
-"""
+"""Threads for listeners that may block. Results are delivered on the event loop, several per wake-up."""
 
 import asyncio
 import threading
@@ -31,11 +28,11 @@ class WorkerPool:
             thread.start()
 
     def submit(self, function: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `function` on a thread; `done` gets its result, or its error, on the event loop."""
+        """Run `function` on a thread; call `done` with its result and exception on the event loop."""
         self._work.put((function, done))
 
     def close(self) -> None:
-        """Take no more work; threads end with what they have."""
+        """Let the threads end once the submitted functions have run."""
         for _ in self._threads:
             self._work.put(None)
 
@@ -44,14 +41,14 @@ class WorkerPool:
             function, done = work
             try:
                 outcome, error = function(), None
-            except BaseException as raised:  # noqa: BLE001 - it is the user's, and handed over
+            except BaseException as raised:  # noqa: BLE001 - the user's exception is passed to `done`
                 outcome, error = None, raised
             self._done.append((done, outcome, error))
             if not self._waking:
                 self._waking = True
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
-                except RuntimeError:  # the loop is closed: nobody waits
+                except RuntimeError:  # the loop is closed, so no caller waits
                     return
 
     def _deliver(self) -> None:

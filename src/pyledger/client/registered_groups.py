@@ -1,4 +1,4 @@
-"""What a client instance knows of the producers and consumers that it serves."""
+"""The interface between a client instance and its producers and consumers."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -23,7 +23,7 @@ class ProducerMember(Protocol):
     def check_transaction(
         self, address: str, header: CheckTransactionStateRequestHeader, message: ReceivedMessage
     ) -> None:
-        """Find out what became of a transaction, and tell the broker at `address`."""
+        """Check a transaction and send its state to the broker at `address`."""
 
 
 class ConsumerMember(Protocol):
@@ -37,22 +37,22 @@ class ConsumerMember(Protocol):
         """Topics that it subscribes to."""
 
     def entry(self) -> ConsumerEntry:
-        """What heartbeats say of it."""
+        """Return its entry in a heartbeat."""
 
     async def rebalance(self) -> bool:
-        """Take the queues that are due and drop the others; returns whether nothing is left undone."""
+        """Take the assigned queues and drop the others; return whether all of that succeeded."""
 
     async def persist_offsets(self) -> None:
-        """Tell how far it is."""
+        """Persist the offsets that have changed."""
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go to another place in some queues."""
+        """Continue at other queue offsets."""
 
     def status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Where it stands in each queue of a topic."""
+        """Return the queue offset from which it continues, for each queue of a topic."""
 
     def running(self) -> ConsumerRunning:
-        """All about it."""
+        """Return its settings, subscriptions, queues and rates."""
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, whatever else there is."""
+        """Consume one message now, regardless of flow control."""

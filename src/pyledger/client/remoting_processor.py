@@ -45,10 +45,10 @@ class ClientRemotingProcessor:
         self._rebalance_soon = rebalance_soon
         self._work: set[asyncio.Task[None]] = set()
         self.replies: dict[str, asyncio.Future[ReceivedMessage]] = {}
-        """Requests of ours that wait for a reply, by correlation id."""
+        """Requests of this client that wait for a reply, by correlation id."""
 
     def handlers(self) -> HandlerTable:
-        """Which request is answered by whom; others are refused."""
+        """Return the handlers by request code; all other requests are rejected."""
         table = HandlerTable()
         table.register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._ids_changed)
         table.register(RequestCode.CHECK_TRANSACTION_STATE, self._check_transaction)
@@ -60,13 +60,13 @@ class ClientRemotingProcessor:
         return table
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that nobody waits for; `close` ends it."""
+        """Run a coroutine in the background; `close` cancels it."""
         task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
     async def close(self) -> None:
-        """End what runs, and fail what waits."""
+        """Cancel background coroutines and pending replies."""
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
@@ -93,7 +93,7 @@ class ClientRemotingProcessor:
             group = message.properties.get(names.PRODUCER_GROUP, "")
             producer = self._producers.get(group)
             if producer is None:
-                event(log, logging.WARNING, "check of a transaction for nobody", group=group)
+                event(log, logging.WARNING, "transaction check for unknown group", group=group)
             else:
                 producer.check_transaction(connection.remote_address, header, message)
         return None

@@ -1,4 +1,4 @@
-"""What a client knows of topics and brokers.
+"""The routes and broker addresses that a client has fetched.
 
 Source: RocketMQ client/.../impl/factory/MQClientInstance.java (updateTopicRouteInfoFromNameServer,
 cleanOfflineBroker).
@@ -27,30 +27,30 @@ from pyledger.protocol.client.topic_route_view import (
 log = logger("client")
 
 DOUBT_INTERVAL_S = 0.5
-"""Between two questions about a topic whose broker cannot be reached."""
+"""Least time between two background refreshes of a topic whose broker cannot be reached."""
 
 
 class RouteCache:
     """Routes by topic, and the addresses of all brokers that they name."""
 
     def __init__(self, calls: Calls, changed: Callable[[str], None]) -> None:
-        """Know nothing yet.
+        """Create an empty cache.
 
         Args:
-            calls: How to ask.
-            changed: Told the topic when its route is another one now.
+            calls: Requests to name servers.
+            changed: Called with the topic when its route has changed.
         """
         self._calls = calls
         self._changed = changed
         self._routes: dict[str, TopicRoute] = {}
         self._publish: dict[str, tuple[MessageQueue, ...]] = {}
-        self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._requests: dict[str, asyncio.Task[TopicRoute]] = {}
         self._doubted: dict[str, float] = {}
-        """When a route was in doubt last, by the event loop's clock."""
+        """Time of the last call of `doubt` by topic, in seconds of the event loop's clock."""
         self._doubts: set[asyncio.Task[None]] = set()
         self.addresses: dict[str, dict[int, str]] = {}
         self.version = 0
-        """Another one after each change."""
+        """Incremented with each change."""
 
     @property
     def known_addresses(self) -> set[str]:
@@ -58,23 +58,23 @@ class RouteCache:
         return {address for by_id in self.addresses.values() for address in by_id.values()}
 
     async def refresh(self, topic: str, timeout_ms: int | None = None) -> TopicRoute:
-        """Ask a name server; callers of one moment share the question.
+        """Fetch a route from a name server; concurrent callers share one request.
 
         Raises:
             NoRouteError: no name server knows the topic.
             RemotingError: none answered.
         """
-        task = self._asking.get(topic)
+        task = self._requests.get(topic)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._calls.route(topic, timeout_ms))
-            self._asking[topic] = task
-            task.add_done_callback(partial(self._asked, topic))
+            self._requests[topic] = task
+            task.add_done_callback(partial(self._on_response, topic))
         route = await asyncio.shield(task)
         self._take(topic, route)
         return route
 
     async def refresh_all(self, topics: Collection[str]) -> None:
-        """Ask for many topics; one that cannot be had keeps its last route."""
+        """Fetch the routes of several topics; after an error a topic keeps its last route."""
         for topic in topics:
             try:
                 await self.refresh(topic)
@@ -83,9 +83,9 @@ class RouteCache:
                 event(log, level, "route not refreshed", topic=topic, error=error)
 
     def doubt(self, topic: str) -> None:
-        """A broker of a topic cannot be reached: ask in the background whether another has taken its place.
+        """Refresh the route of a topic in the background: one of its brokers cannot be reached.
 
-        Upstream's client waits for its next look at all routes, up to 30 s.
+        Upstream's client waits for its next periodic refresh, up to 30 s.
         """
         loop = asyncio.get_running_loop()
         if loop.time() < self._doubted.get(topic, 0.0) + DOUBT_INTERVAL_S:
@@ -97,21 +97,21 @@ class RouteCache:
 
     @property
     def topics(self) -> Collection[str]:
-        """Those whose routes are known."""
+        """The topics whose routes are known."""
         return tuple(self._routes)
 
     def route(self, topic: str) -> TopicRoute | None:
-        """What was last heard of a topic."""
+        """Return the last known route of a topic."""
         return self._routes.get(topic)
 
     def writable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic to send to, as far as it is known."""
+        """Return the queues of a topic to send to; empty if its route is not known."""
         return self._publish.get(topic, ())
 
     async def publish_queues(
         self, topic: str, template_topic: str, queue_count: int, timeout_ms: int
     ) -> tuple[MessageQueue, ...]:
-        """Queues to send to; of a topic that nobody knows, those that a send will create.
+        """Return the queues to send to; for an unknown topic, those that a send will create.
 
         Raises:
             NoRouteError: the topic is not known, nor is the template.
@@ -134,7 +134,7 @@ class RouteCache:
         return queues
 
     async def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues to consume.
+        """Return the queues to consume.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -144,11 +144,11 @@ class RouteCache:
         return subscribe_queues(topic, route)
 
     async def current_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """As `subscribe_queues`, whatever was heard before."""
+        """Fetch the route and return the queues to consume."""
         return subscribe_queues(topic, await self.refresh(topic))
 
     def master(self, broker_name: str) -> str:
-        """Where to write to a broker.
+        """Return the address of a broker's master.
 
         Raises:
             RemotingConnectError: no route names its master.
@@ -159,7 +159,7 @@ class RouteCache:
         return address
 
     def reader(self, broker_name: str, broker_id: int = 0) -> tuple[str, bool]:
-        """Where to read from a broker, and whether that is a slave.
+        """Return the address to read from, and whether it is a slave's.
 
         Raises:
             RemotingConnectError: no route names it.
@@ -170,7 +170,7 @@ class RouteCache:
         return found
 
     def drop_unnamed(self) -> None:
-        """Forget the addresses that no route names any more."""
+        """Drop the addresses that no route names any more."""
         named = {
             (broker.broker_name, broker_id, address)
             for route in self._routes.values()
@@ -185,10 +185,10 @@ class RouteCache:
             else:
                 del self.addresses[broker_name]
 
-    def _asked(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
-        del self._asking[topic]
+    def _on_response(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
+        del self._requests[topic]
         if not task.cancelled():
-            task.exception()  # those who wait have it
+            task.exception()  # mark it as retrieved: the callers of `refresh` get it
 
     def _take(self, topic: str, route: TopicRoute) -> None:
         if is_same(self._routes.get(topic), route):

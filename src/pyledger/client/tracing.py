@@ -1,8 +1,8 @@
-"""Message trace: clients say where each message went, in messages to a topic of their own.
+"""Message trace: clients record the path of each message, in messages to a trace topic.
 
-Off unless `ClientConfig.trace_enabled`. It costs a record for each message, which waits in memory until
-twenty are there or five seconds are over; where the trace topic cannot keep up, records are dropped. Never
-does a send or a listener wait for it, or fail by it.
+Off unless `ClientConfig.trace_enabled`. Each message adds a record, which is kept in memory until there are
+20 of them or 5 seconds have passed. If the trace topic cannot keep up, records are dropped: tracing never
+delays or fails a send or a listener.
 
 Source: RocketMQ client/.../trace/AsyncTraceDispatcher.java, hook/SendMessageTraceHookImpl.java,
 hook/ConsumeMessageTraceHookImpl.java.
@@ -50,11 +50,11 @@ class Tracer:
     """Writes the records of one producer or consumer."""
 
     def __init__(self, client: ClientInstance, group: str, kind: str) -> None:
-        """A tracer that is not started yet.
+        """Create a tracer that is not started yet.
 
         Args:
             client: Sends the records.
-            group: Whose messages they are about.
+            group: Producer or consumer group whose messages are traced.
             kind: `PRODUCE` or `CONSUME`.
         """
         self.dropped = 0
@@ -65,19 +65,19 @@ class Tracer:
         self._sender = Sender(client, f"{GROUP_PREFIX}-{group}-{kind}-{next(NUMBERS)}", config)
         self._encoder = MessageEncoder(config, PROCESS_IDS.of(client.address))
         self._records: deque[tuple[str, str, tuple[str, ...]]] = deque()
-        """Topic that the message went to, record, and what the record is found by."""
+        """Topic of the traced message, record, and the keys of the record."""
         self._full = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to send; the client runs."""
+        """Start to send; the client must be running."""
         self._encoder = MessageEncoder(ProducerConfig(), PROCESS_IDS.of(self._client.address))
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._send_for_ever())
 
     async def close(self) -> None:
-        """Send what waits, and stop. Idempotent."""
+        """Send the remaining records and stop. Idempotent."""
         if self._task is None:
             return
         self._task.cancel()
@@ -92,7 +92,7 @@ class Tracer:
     def sent(
         self, out: PendingSend, result: SendResult, answer: RemotingCommand, address: str, begun_ms: int
     ) -> None:
-        """A broker has answered a send."""
+        """Record a send that a broker has answered."""
         region = answer.ext_fields.get(names.MSG_REGION)
         if out.topic == self.topic or region is None or answer.ext_fields.get(names.TRACE_ON) == "false":
             return
@@ -123,7 +123,7 @@ class Tracer:
     def watch(
         self, messages: Sequence[ReceivedMessage], begin: Callable[[], bool], finished: Finished
     ) -> tuple[Callable[[], bool], Finished]:
-        """What to call instead when a listener begins with messages, perhaps on a thread, and ends."""
+        """Wrap the callbacks of a listener's call so that they record its start and end; see `Watch`."""
         wanted = [one for one in messages if one.properties.get(names.TRACE_ON) != "false"]
         if not wanted:
             return begin, finished
@@ -181,14 +181,14 @@ class Tracer:
             group=self._group,
         ).encode()
 
-    # --- records that wait
+    # --- waiting records
 
     def _add_all(self, messages: Iterable[ReceivedMessage], make: Callable[[ReceivedMessage], str]) -> None:
         for one in messages:
             self._add(one.topic, make(one), found_by(traced_id(one), one.properties.get(names.KEYS)))
 
     def _add(self, topic: str, record: str, keys: tuple[str, ...]) -> None:
-        """Keep a record until it is sent; from any thread."""
+        """Keep a record until it is sent; thread-safe."""
         if len(self._records) >= WAITING_MAX:
             self.dropped += 1
             return
@@ -203,11 +203,11 @@ class Tracer:
                 async with asyncio.timeout(FLUSH_INTERVAL_S):
                     await self._full.wait()
             self._full.clear()
-            while self._records and self._sender.has_turn:
+            while self._records and self._sender.has_capacity:
                 self._send_batch()
 
     def _send_batch(self) -> None:
-        """Send the records that came first, in a message for each topic that they are about."""
+        """Send the oldest records, with a message for each topic that was traced."""
         by_topic: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
         for _ in range(min(BATCH_COUNT, len(self._records))):
             topic, record, keys = self._records.popleft()
@@ -226,22 +226,22 @@ class Tracer:
         data = "".join(record for record, _ in records).encode("utf-8", "replace")
         try:
             out = self._encoder.message(Message(self.topic, data, keys=" ".join(keys)))
-            self._sender.start(out, SendMode.ASYNC).add_done_callback(told)
+            self._sender.start(out, SendMode.ASYNC).add_done_callback(log_failure)
         except PyLedgerError as problem:
             event(log, logging.WARNING, "trace not sent", records=len(records), problem=problem)
 
 
-def told(future: asyncio.Future[SendResult]) -> None:
-    """Log what became of records that could not be sent."""
+def log_failure(future: asyncio.Future[SendResult]) -> None:
+    """Log why records could not be sent."""
     if not future.cancelled() and (problem := future.exception()) is not None:
         event(log, logging.WARNING, "trace not sent", problem=problem)
 
 
 def traced_id(message: ReceivedMessage) -> str:
-    """The id that a message is traced by."""
+    """Return the id by which a message is traced."""
     return message.unique_key or message.msg_id
 
 
 def found_by(msg_id: str, keys: str | None) -> tuple[str, ...]:
-    """What a record is found by: the id of its message, and the keys."""
+    """Return the keys of a record: the id and the keys of its message."""
     return (msg_id, *(keys or "").split())

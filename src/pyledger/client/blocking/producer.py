@@ -234,14 +234,14 @@ class Producer(Blocking[AsyncProducer]):
             timeout_ms: As in `send`.
 
         Raises:
-            IllegalMessageError: it is no request.
+            IllegalMessageError: the message is not a request.
             SendError: the requester is gone, or the reply could not be sent.
         """
         return self._wait(self._async.reply(request, body, timeout_ms=timeout_ms))
 
 
 class TransactionProducer(Producer):
-    """A producer that can send messages in transactions, too."""
+    """A producer that can also send messages in transactions."""
 
     _async: AsyncTransactionProducer
 
@@ -260,14 +260,14 @@ class TransactionProducer(Producer):
         """A producer that connects once it is started.
 
         Args:
-            group: As of `Producer`. All producers of the group must be able to answer for each other.
-            name_servers: As of `Producer`.
-            check: Called when the broker asks for the outcome of a transaction. A coroutine function, or a
+            group: As in `Producer`. Every producer of the group must be able to check all transactions.
+            name_servers: As in `Producer`.
+            check: Called when the broker checks a transaction; returns its state. A coroutine function, or a
                 plain one, which runs on a thread.
-            config: As of `Producer`.
-            client: As of `Producer`.
-            net: As of `Producer`.
-            tls: As of `Producer`.
+            config: As in `Producer`.
+            client: As in `Producer`.
+            net: As in `Producer`.
+            tls: As in `Producer`.
             settings: Single settings of `ProducerConfig`, over those of `config`.
 
         Raises:
@@ -285,8 +285,8 @@ class TransactionProducer(Producer):
 
         Args:
             message: What to send; it cannot be delayed.
-            execute: Runs the local transaction, given the message and its transaction id. What it raises
-                rolls nothing back: the broker checks later, as it does for `UNKNOWN`.
+            execute: Runs the local transaction, given the message and its transaction id. An exception rolls
+                nothing back: the broker checks later, as it does for `UNKNOWN`.
             timeout_ms: For sending the half message; None: the setting `send_timeout_ms`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Messages on their way out: checked, named, packed.
+"""Messages before a send: checked, given a unique key, compressed and encoded.
 
 Source: RocketMQ client/.../Validators.java, impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
 common/.../message/MessageBatch.java.
@@ -29,10 +29,10 @@ NO_LIMIT = 1 << 62
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic that nobody may send to.
+    """Check that clients may send to a topic.
 
     Raises:
-        IllegalMessageError: what is wrong with it.
+        IllegalMessageError: its name is invalid, or it is internal.
     """
     problem = topic_problem(topic)
     if problem is not None:
@@ -42,10 +42,10 @@ def check_topic(topic: str) -> None:
 
 
 def check_group(group: str, reserved: str) -> None:
-    """Refuse a group that cannot be.
+    """Check the name of a group.
 
     Raises:
-        IllegalMessageError: what is wrong with it.
+        IllegalMessageError: it is invalid, or the reserved default.
     """
     problem = group_problem(group)
     if problem is not None:
@@ -57,7 +57,7 @@ def check_group(group: str, reserved: str) -> None:
 
 
 def check_body(message: Message, limit_bytes: int) -> None:
-    """Refuse a body that brokers do not take.
+    """Check the size of a body.
 
     Raises:
         IllegalMessageError: it is empty.
@@ -70,7 +70,7 @@ def check_body(message: Message, limit_bytes: int) -> None:
 
 
 def properties_of(message: Message) -> dict[str, str]:
-    """All properties of a message."""
+    """Return all properties of a message."""
     found = dict(message.properties)
     if message.keys:
         found[names.KEYS] = message.keys
@@ -82,40 +82,41 @@ def properties_of(message: Message) -> dict[str, str]:
 
 
 class MessageEncoder:
-    """Makes messages ready to be sent; they stay as they are."""
+    """Encodes messages for a send, without changing them."""
 
     def __init__(self, config: ProducerConfig, ids: UniqueIds) -> None:
-        """For one producer.
+        """Create the encoder of one producer.
 
         Args:
-            config: Limits and packing.
-            ids: Makes the unique keys of messages that have none.
+            config: Limits and compression.
+            ids: Generates the unique keys of messages that have none.
         """
         self._config = config
         self._ids = ids
-        packed_from = NO_LIMIT if config.compression == "none" else config.compress_above_bytes
-        self._ordinary_below = min(packed_from, config.message_size_max_bytes + 1)
-        self._ordinary_topics: set[str] = set()
-        """Those that were checked, and are of no retries."""
+        compressed_from = NO_LIMIT if config.compression == "none" else config.compress_above_bytes
+        self._plain_below = min(compressed_from, config.message_size_max_bytes + 1)
+        """Size (bytes) below which a body is neither compressed nor rejected."""
+        self._plain_topics: set[str] = set()
+        """Checked topics that are not retry topics."""
 
     def message(self, message: Message, *, group: str | None = None) -> PendingSend:
-        """Make a message ready.
+        """Encode a message.
 
         Args:
-            message: What to send.
-            group: Producer group of a transaction; None: the message is in none.
+            message: The message.
+            group: Producer group of its transaction; None: it is not in a transaction.
 
         Raises:
-            IllegalMessageError: brokers would refuse it.
+            IllegalMessageError: brokers would reject it.
             RecordTooLargeError: the body or the properties are too large.
         """
         topic = message.topic
-        if topic not in self._ordinary_topics:
+        if topic not in self._plain_topics:
             check_topic(topic)
             if not topic.startswith(names.RETRY_PREFIX):
-                self._ordinary_topics.add(topic)
-        if group is None and topic in self._ordinary_topics:
-            out = prepare_message(message, self._ids, now_ms(), self._ordinary_below)
+                self._plain_topics.add(topic)
+        if group is None and topic in self._plain_topics:
+            out = prepare_message(message, self._ids, now_ms(), self._plain_below)
             if out is not None:
                 return out
         check_body(message, self._config.message_size_max_bytes)
@@ -141,11 +142,11 @@ class MessageEncoder:
         return out
 
     def batch(self, messages: Sequence[Message]) -> PendingSend:
-        """Make messages ready to be sent in one request. A batch is never packed.
+        """Encode messages for one request. A batch is never compressed.
 
         Raises:
-            IllegalMessageError: there is none, they go to several topics, or one may not be in a batch.
-            RecordTooLargeError: together or one of them they are too large.
+            IllegalMessageError: the batch is empty, has several topics, or a message that cannot be batched.
+            RecordTooLargeError: the batch or one of its messages is too large.
         """
         if not messages:
             raise IllegalMessageError("a batch holds at least one message")
@@ -154,17 +155,15 @@ class MessageEncoder:
         if topic.startswith(names.RETRY_PREFIX):
             raise IllegalMessageError(f"topic {topic!r} takes no batches")
         if (
-            ordinary := prepare_messages(messages, self._ids, now_ms(), self._config.message_size_max_bytes)
+            plain := prepare_messages(messages, self._ids, now_ms(), self._config.message_size_max_bytes)
         ) is not None:
-            return ordinary
+            return plain
         items, keys = [], []
         for message in messages:
             check_body(message, self._config.message_size_max_bytes)
             properties = properties_of(message)
             if message.topic != topic:
-                raise IllegalMessageError(
-                    f"a batch goes to one topic, this one to {topic} and {message.topic}"
-                )
+                raise IllegalMessageError(f"a batch has one topic, this one has {topic} and {message.topic}")
             if message.delay_level or any(name in properties for name in DELAYING):
                 raise IllegalMessageError("a message of a batch cannot be delayed; send it alone")
             unique_key = properties.setdefault(names.UNIQUE_KEY, "") or self._ids.next(now_ms())
@@ -176,14 +175,14 @@ class MessageEncoder:
             raise RecordTooLargeError(
                 f"the batch for {topic}", len(body), self._config.message_size_max_bytes
             )
-        # Upstream gives the batch a key of its own; brokers then write it over those of the messages.
+        # Upstream gives the batch its own key, and brokers then overwrite those of the messages with it.
         out = PendingSend(topic, body, b"", ",".join(keys))
         out.is_batch = True
         return out
 
 
 def delayed(message: Message | Sequence[Message], deliver_at_ms: int | None, delay_ms: int | None) -> Message:
-    """Return the message with the properties of a timer; one of the times is given.
+    """Return the message with the properties of a timer message; one of the times must be given.
 
     Raises:
         IllegalMessageError: it is a batch, or has two delays.

@@ -185,7 +185,7 @@ class AsyncProducer(Lifecycle):
             raise self._not_running()
         if deliver_at_ms is not None or delay_ms is not None:
             message = delayed(message, deliver_at_ms, delay_ms)
-        # By the hundred thousand: no call that need not be.
+        # Called once per message at high rates: avoid every call that is not needed.
         encoder = self._encoder
         out = encoder.message(message) if isinstance(message, Message) else encoder.batch(message)
         if sharding_key is not None:
@@ -213,8 +213,8 @@ class AsyncProducer(Lifecycle):
         checked = 0
         try:
             for message in messages:
-                if not self._sender.has_turn:
-                    await self._sender.turn()
+                if not self._sender.has_capacity:
+                    await self._sender.wait_for_capacity()
                     while checked < len(futures) and futures[checked].done():
                         futures[checked].result()
                         checked += 1
@@ -279,7 +279,7 @@ class AsyncProducer(Lifecycle):
         }
         if not self.client.routes.writable_queues(message.topic):
             await self.queues(message.topic)
-            await self.client.heartbeat()  # the broker must know whom to hand the reply to
+            await self.client.heartbeat()  # the broker needs our connection to send the reply
         replies = self.client.inbound.replies
         future: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         replies[correlation_id] = future
@@ -303,14 +303,14 @@ class AsyncProducer(Lifecycle):
             timeout_ms: As in `send`.
 
         Raises:
-            IllegalMessageError: it is no request.
+            IllegalMessageError: the message is not a request.
             SendError: the requester is gone, or the reply could not be sent.
         """
         cluster = request.properties.get(names.CLUSTER)
         carried = (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TIME_TO_LIVE)
         if cluster is None or not all(name in request.properties for name in carried):
             raise IllegalMessageError(
-                f"{request} is no request; only messages of `request` can be replied to"
+                f"{request} is not a request; only messages of `request` can be replied to"
             )
         properties = {name: request.properties[name] for name in carried}
         properties[names.MESSAGE_TYPE] = names.REPLY
@@ -326,7 +326,7 @@ class AsyncProducer(Lifecycle):
     def check_transaction(
         self, address: str, header: CheckTransactionStateRequestHeader, message: ReceivedMessage
     ) -> None:
-        """A producer without transactions has nothing to say about one."""
+        """Ignore the check: this producer sends no transactions."""
 
     # --- inside
 
@@ -344,7 +344,7 @@ class AsyncProducer(Lifecycle):
         delay_ms: int | None,
         timeout_ms: int | None,
     ) -> asyncio.Future[SendResult]:
-        """Start what `send` waits for."""
+        """Start a send and return its future."""
         if deliver_at_ms is not None or delay_ms is not None:
             message = delayed(message, deliver_at_ms, delay_ms)
         out = self._prepare(message)
@@ -371,7 +371,7 @@ class AsyncProducer(Lifecycle):
 
 
 def selector(select: Select | None, sharding_key: str | None) -> Select | None:
-    """What chooses the queue: upstream's `SelectMessageQueueByHash` for a key."""
+    """Return the queue selector: upstream's `SelectMessageQueueByHash` if there is a sharding key."""
     if sharding_key is None:
         return select
     number = abs(java_hash(sharding_key))

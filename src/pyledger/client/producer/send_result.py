@@ -1,4 +1,4 @@
-"""What a send leaves behind, and what a transaction can come to."""
+"""The results of sends and transactions."""
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -10,11 +10,11 @@ from pyledger.wire.remoting.native_codec import set_send_result
 
 
 class SendStatus(StrEnum):
-    """How safe a stored message is; upstream's words."""
+    """How durably a message is stored; upstream's names."""
 
     OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    """Stored, but not on disk within the broker's limit."""
+    """Stored, but not flushed within the broker's limit."""
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     """Stored at the master, but not at a slave in time."""
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
@@ -35,34 +35,34 @@ class SendResult:
 
     status: SendStatus
     unique_key: str
-    """The id that the producer gave it; of a batch all of them, separated by commas."""
+    """The id that the producer gave it; for a batch all of them, separated by commas."""
     offset_msg_id: str
-    """The id that names its place; of a batch all of them, separated by commas."""
+    """The id that contains its physical offset; for a batch all of them, separated by commas."""
     queue: MessageQueue
     queue_offset: int
-    """Place in the queue; of a batch that of the first message."""
+    """Queue offset; for a batch that of the first message."""
     transaction_id: str | None = None
     recall_handle: str | None = None
-    """What takes a timed message back before its time."""
+    """Handle to recall a timer message before its delivery."""
 
 
 set_send_result(SendResult, SendStatus.OK)
 
 
 class TransactionState(Enum):
-    """What a local transaction came to."""
+    """The outcome of a local transaction."""
 
     COMMIT = TransactionType.COMMIT
     """Consumers get the message."""
     ROLLBACK = TransactionType.ROLLBACK
-    """Nobody gets the message."""
+    """The message is discarded."""
     UNKNOWN = TransactionType.NONE
-    """The broker asks later."""
+    """The broker checks again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """A half message and what became of it."""
+    """The result of a half message and the outcome of its transaction."""
 
     sent: SendResult
     state: TransactionState

@@ -1,9 +1,8 @@
-"""How a message gets to a broker: attempt after attempt, within one limit of time.
+"""Sends messages to brokers, with retries within one time limit.
 
-At most `sends_in_flight_max` sends of a producer are under way; more wait for their turn, and their time
-begins with it. The first attempt of an ordinary send costs no task: the request is written at once where the
-connection stands, and its answer comes back to `finished`. What is not ordinary, and every further attempt,
-runs in a task.
+At most `sends_in_flight_max` sends of a producer are in flight; more wait, and their time limit starts when
+they stop waiting. The first attempt of a plain send needs no task: its request is written immediately to an
+open connection, and `finished` gets the response. All other sends, and every retry, run in a task.
 
 Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl).
 """
@@ -40,18 +39,18 @@ Traced = Callable[[PendingSend, SendResult, RemotingCommand, str, int], None]
 """Called with a message, its result, the response, the broker's address and the send time (ms since 1970)."""
 
 COPIED_BODY_BYTES_MAX = 32 << 10
-"""A body up to this is copied behind its head; a larger one is a buffer of its own."""
+"""A body up to this size is copied after its head; a larger one is a separate buffer."""
 OWN_FIELDS = ("f", "g", "h", "i")
-"""Letters of the fields that each message has of its own."""
+"""Letters of the fields that differ from message to message."""
 
 
 class PublishRoute:
-    """The way of ordinary sends to one queue, while its route stands."""
+    """Address, connection and encoded heads of plain sends to one queue, until its route changes."""
 
     __slots__ = ("address", "connection", "heads", "queue")
 
     def __init__(self, queue: MessageQueue, address: str, heads: tuple[SendHead, SendHead]) -> None:
-        """A way that is not connected yet; `heads` are those of single messages and of batches."""
+        """Create a route without a connection; `heads` are those of single messages and of batches."""
         self.queue = queue
         self.address = address
         self.heads = heads
@@ -71,15 +70,15 @@ class Sender:
         """The header fields that all requests to a queue share."""
         self._publish_routes: dict[MessageQueue, PublishRoute] = {}
         self._topic_publish_routes: dict[str, tuple[list[PublishRoute], FaultStrategy]] = {}
-        """Of the queues of a topic, in their order, and whose turn it is."""
+        """By topic: the routes of its queues, in their order, and the strategy that chooses one."""
         self._routes_version = -1
         self._waiting: deque[PendingSend] = deque()
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
         """Callers that wait until at most a given number of sends are in flight."""
-        # Signing needs all fields, and latency faults note each attempt.
-        self._is_ordinary = not client.config.access_key and not config.latency_faults
+        # Signing needs all fields, and latency faults record each attempt.
+        self._is_plain = not client.config.access_key and not config.latency_faults
         self.traced: Traced | None = None
         """Called with each response; set before the first send."""
 
@@ -89,11 +88,11 @@ class Sender:
         return tuple(self._choosers)
 
     async def queues(self, topic: str, timeout_ms: int) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be sent to.
+        """Return the queues of a topic that can be sent to.
 
         Args:
             topic: An existing topic, or one that a send creates.
-            timeout_ms: Of a request to a name server.
+            timeout_ms: Limit of a request to a name server.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -114,21 +113,21 @@ class Sender:
         *,
         wait: bool = True,
     ) -> "asyncio.Future[SendResult]":
-        """Send as soon as one of `sends_in_flight_max` turns is free.
+        """Send as soon as fewer than `sends_in_flight_max` sends are in flight.
 
         Args:
             out: What to send.
-            mode: Decides what is tried again.
+            mode: Decides which errors are retried.
             queue: The queue; one attempt only.
             select: Chooses the queue; one attempt only.
-            timeout_ms: For all attempts, from the turn on; None: the setting `send_timeout_ms`.
-            wait: Wait for a turn.
+            timeout_ms: Limit of all attempts together, without the wait; None: the setting `send_timeout_ms`.
+            wait: Wait while too many sends are in flight; False: raise.
 
         Returns:
-            Gets the result; or `SendError`: it was not stored, or that is not known.
+            A future with the result, or `SendError`: it was not stored, or its result is not known.
 
         Raises:
-            RemotingTooMuchRequestError: no turn is free, and it is not to be waited for.
+            RemotingTooMuchRequestError: too many sends are in flight, and `wait` is False.
         """
         out.mode, out.queue, out.select, out.sender = mode, queue, select, self
         out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
@@ -144,43 +143,43 @@ class Sender:
         return future
 
     @property
-    def has_turn(self) -> bool:
-        """Whether a send would begin at once."""
+    def has_capacity(self) -> bool:
+        """Whether a send would start immediately."""
         return self._in_flight < self._config.sends_in_flight_max
 
-    async def turn(self) -> None:
-        """Wait until a send would begin at once, and many more with it where many are under way."""
+    async def wait_for_capacity(self) -> None:
+        """Wait until at most half of `sends_in_flight_max` sends are in flight or waiting."""
         await self._until(self._config.sends_in_flight_max // 2)
 
     async def settle(self) -> None:
-        """Wait for the sends that are under way, and those that wait."""
+        """Wait until no send is in flight or waiting."""
         await self._until(0)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _until(self, count: int) -> None:
-        """Wait until no more than so many are under way or wait."""
+        """Wait until at most `count` sends are in flight or waiting."""
         while self._in_flight + len(self._waiting) > count:
             fewer = asyncio.get_running_loop().create_future()
             self._watchers.append((count, fewer))
             await fewer
 
-    # --- turns
+    # --- start and end of a send
 
     def _begin(self, out: PendingSend, loop: asyncio.AbstractEventLoop) -> None:
-        """A send has its turn, and its time begins."""
+        """Start a send and its time limit."""
         self._in_flight += 1
         out.deadline = loop.time() + out.timeout_ms / 1000
         out.tried = []
         try:
-            started = self._is_ordinary and self.traced is None and self._start_at_once(out)
-        except Exception as error:  # noqa: BLE001 - a selector of the user's; whoever waits gets it
+            started = self._is_plain and self.traced is None and self._start_at_once(out)
+        except Exception as error:  # noqa: BLE001 - from the user's selector; the future gets it
             loop.call_soon(self._end, out, None, error)
             return
         if not started:
             self._go_on(out, loop)
 
     def _end(self, out: PendingSend, result: SendResult | None, error: BaseException | None) -> None:
-        """A send is over; the next one has its turn."""
+        """Complete a send and start waiting ones."""
         self._in_flight -= 1
         future = out.future
         if not future.done():
@@ -233,7 +232,7 @@ class Sender:
         return True
 
     def _route_of(self, out: PendingSend) -> PublishRoute | None:
-        """The way to the queue of a send; None while a route has to be asked for."""
+        """Return the route to the queue of a send; None if it must be fetched first."""
         routes = self._client.routes
         if routes.version != self._routes_version:
             self._publish_routes.clear()
@@ -266,7 +265,7 @@ class Sender:
         return route
 
     def finished(self, out: PendingSend, outcome: RemotingCommand | RemotingError | None) -> None:
-        """The first attempt is over; None: `result` was read from its answer."""
+        """Handle the end of the first attempt; None: `out.result` was decoded from the response."""
         if outcome is None:
             result: SendResult = out.result
         else:
@@ -320,7 +319,7 @@ class Sender:
         result, error = None, None
         try:
             result = await self._send(out, failure)
-        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as raised:  # noqa: BLE001 - the future gets it
             error = raised
         self._end(out, result, error)
 
@@ -347,7 +346,7 @@ class Sender:
                 target = (
                     out.queue
                     or (out.select(queues) if out.select else None)
-                    or self._turn(out, queues)
+                    or self._first_target(out, queues)
                     or chooser.choose(
                         queues,
                         out.tried[-1] if out.tried else None,
@@ -369,8 +368,8 @@ class Sender:
             return result
         raise given_up(out, failure)
 
-    def _turn(self, out: PendingSend, queues: Sequence[MessageQueue]) -> MessageQueue | None:
-        """The queue whose turn it was when there was no connection yet: no queue is passed over for that."""
+    def _first_target(self, out: PendingSend, queues: Sequence[MessageQueue]) -> MessageQueue | None:
+        """Return the queue chosen before there was a connection, so that round robin skips no queue."""
         return out.target if not out.tried and out.target in queues else None
 
     def _chooser(self, topic: str) -> FaultStrategy:
@@ -385,7 +384,7 @@ class Sender:
         return await self.queues(topic, left_ms)
 
     async def _attempt(self, out: PendingSend, queue: MessageQueue, mode: SendMode) -> SendResult:
-        """Send once, and record latency and failure of the broker."""
+        """Send once; record latency and failure of the broker."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         failed, reachable, begun_ms = True, True, now_ms()
@@ -438,16 +437,16 @@ class Sender:
         return RemotingCommand(code, ext_fields=fields, body=out.body)
 
     def _head(self, queue: MessageQueue, *, is_batch: bool) -> SendHead:
-        """Make what natively encoded requests to a queue have in common."""
+        """Encode the fields that all native requests to a queue share."""
         code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
         fields = self._common_fields(queue, code)
         before = {letter: value for letter, value in fields.items() if letter < OWN_FIELDS[0]}
-        behind = {letter: value for letter, value in fields.items() if letter > OWN_FIELDS[-1]}
+        after = {letter: value for letter, value in fields.items() if letter > OWN_FIELDS[-1]}
         is_binary = self._client.config.header == "binary"
-        return SendHead(queue, code, is_binary, before, behind)
+        return SendHead(queue, code, is_binary, before, after)
 
     def _common_fields(self, queue: MessageQueue, code: RequestCode) -> dict[str, str]:
-        """The header of a send to a queue, with the fields that each message has of its own at 0."""
+        """Return the header of a send to a queue; the fields of `OWN_FIELDS` are 0."""
         found = self._fields.get((queue, code))
         if found is None:
             header = SendMessageRequestHeader(

@@ -1,7 +1,8 @@
-"""Producers of transactions: a message that consumers see only if something local happened.
+"""Producers of transactions: consumers get a message only if a local transaction was committed.
 
-The half message is stored first, then the local transaction runs, then the broker is told what came of it.
-That is told one-way and may be lost: the broker then asks any producer of the group, whose `check` answers.
+The half message is stored first, then the local transaction runs, then its outcome is sent to the broker.
+That request is one-way and may be lost: the broker then sends a check to any producer of the group, which
+calls `check`.
 
 Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction,
 checkTransactionState, endTransaction).
@@ -40,11 +41,11 @@ REMARK_CHARACTERS_MAX = 1024
 Execute = Callable[[Message, str], TransactionState | Awaitable[TransactionState]]
 """Runs the local transaction of a message and its transaction id."""
 Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
-"""Finds out what became of the local transaction of a half message."""
+"""Returns the state of the local transaction of a half message."""
 
 
 class AsyncTransactionProducer(AsyncProducer):
-    """A producer that can send messages in transactions, too."""
+    """A producer that can also send messages in transactions."""
 
     def __init__(
         self,
@@ -61,14 +62,14 @@ class AsyncTransactionProducer(AsyncProducer):
         """A producer that connects once it is started.
 
         Args:
-            group: As of `AsyncProducer`. All producers of the group must be able to answer for each other.
-            name_servers: As of `AsyncProducer`.
-            check: Called when the broker asks for the outcome of a transaction. A coroutine function, or a
+            group: As in `AsyncProducer`. Every producer of the group must be able to check all transactions.
+            name_servers: As in `AsyncProducer`.
+            check: Called when the broker checks a transaction; returns its state. A coroutine function, or a
                 plain one, which runs on a thread.
-            config: As of `AsyncProducer`.
-            client: As of `AsyncProducer`.
-            net: As of `AsyncProducer`.
-            tls: As of `AsyncProducer`.
+            config: As in `AsyncProducer`.
+            client: As in `AsyncProducer`.
+            net: As in `AsyncProducer`.
+            tls: As in `AsyncProducer`.
             settings: Single settings of `ProducerConfig`, over those of `config`.
 
         Raises:
@@ -85,8 +86,8 @@ class AsyncTransactionProducer(AsyncProducer):
 
         Args:
             message: What to send; it cannot be delayed.
-            execute: Runs the local transaction, given the message and its transaction id. What it raises
-                rolls nothing back: the broker checks later, as it does for `UNKNOWN`.
+            execute: Runs the local transaction, given the message and its transaction id. An exception rolls
+                nothing back: the broker checks later, as it does for `UNKNOWN`.
             timeout_ms: For sending the half message; None: the setting `send_timeout_ms`.
 
         Raises:
@@ -125,7 +126,7 @@ class AsyncTransactionProducer(AsyncProducer):
     def check_transaction(
         self, address: str, header: CheckTransactionStateRequestHeader, message: ReceivedMessage
     ) -> None:
-        """Find out what became of a transaction, and tell the broker at `address`."""
+        """Check a transaction and send its state to the broker at `address`."""
         self.client.inbound.spawn(self._answer_check(address, header, message))
 
     async def _answer_check(
@@ -136,7 +137,7 @@ class AsyncTransactionProducer(AsyncProducer):
             state = await invoke(self._check, message)
         except Exception as error:
             remark = f"checking the local transaction failed: {error!r}"
-            log.exception("check of a transaction failed")
+            log.exception("transaction check failed")
         end = EndTransactionRequestHeader(
             topic=header.topic,
             producer_group=self.group,
@@ -151,10 +152,10 @@ class AsyncTransactionProducer(AsyncProducer):
         await self._end(address, end, remark)
 
     async def _end(self, address: str, header: EndTransactionRequestHeader, remark: str | None) -> None:
-        """Tell the broker; when that fails it asks later."""
+        """Send the outcome to the broker; if that fails, the broker checks later."""
         command = RemotingCommand.request(RequestCode.END_TRANSACTION, header, oneway=True)
         command.remark = None if remark is None else remark[:REMARK_CHARACTERS_MAX]
         try:
             await self.client.calls.call_oneway(address, command)
         except RemotingError as error:
-            event(log, logging.WARNING, "end of a transaction not told", address=address, error=error)
+            event(log, logging.WARNING, "transaction outcome not sent", address=address, error=error)
