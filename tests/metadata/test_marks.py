@@ -164,7 +164,7 @@ def test_the_switch_and_the_delay(opened: Open) -> None:
 def test_the_oldest_candidate_is_auditor(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         assert await one.election.auditor() is None
-        first, second = one.election.stand("one"), two.election.stand("two")
+        first, second = one.election.campaign("one"), two.election.stand("two")
         assert await anext(first)
         assert not await anext(second)
         for cluster in (one, two):
@@ -182,7 +182,7 @@ def test_an_auditor_whose_session_ends_is_followed(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         third = opened()
         await third.start()
-        first, second = third.election.stand("three"), two.election.stand("two")
+        first, second = third.election.campaign("three"), two.election.stand("two")
         assert await anext(first)
         assert not await anext(second)
         waiting = asyncio.create_task(anext(second))
@@ -197,7 +197,7 @@ def test_an_auditor_whose_session_ends_is_followed(opened: Open) -> None:
 
 def test_a_lost_vote_is_given_anew(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
-        first, second = one.election.stand("one"), two.election.stand("two")
+        first, second = one.election.campaign("one"), two.election.stand("two")
         assert await anext(first)
         assert not await anext(second)
         folder = f"{one.root}/underreplication/auditorelection"
@@ -231,7 +231,7 @@ def test_nodes_are_those_of_java(tmp_path: Path) -> None:
                 ctime = int(data.rpartition(b"ctime: ")[2])
                 await cluster.marks.mark(int(path.rpartition("urL")[2]), ["127.0.0.1:25003"], ctime)
             await cluster.marks.set_last_check_ms(1_795_253_378_101)
-            candidate = cluster.election.stand("127.0.0.1:25031")
+            candidate = cluster.election.campaign("127.0.0.1:25031")
             assert await anext(candidate)
             await cluster.election._vote("127.0.0.1:25032")
             made = {path: node.data async for path, node in cluster.store.walk(ROOT)}

@@ -51,7 +51,7 @@ from pyledger.errors.broker import (
 from pyledger.errors.client import (
     ClientError,
     ClientStateError,
-    NotThereError,
+    NotFoundError,
     OffsetUnknownError,
     ReplyTimeoutError,
     SendError,
@@ -163,8 +163,8 @@ __all__ = [
     "NodeNotEmptyError",
     "NodeVersionError",
     "NotEnoughBookiesError",
+    "NotFoundError",
     "NotPromotedError",
-    "NotThereError",
     "OffsetOutOfRangeError",
     "OffsetUnknownError",
     "OutcomeUnknownError",

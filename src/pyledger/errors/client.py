@@ -56,7 +56,7 @@ class OffsetUnknownError(ClientError):
         super().__init__(f"cannot read the offset of {group} in {queue}: {reason}")
 
 
-class NotThereError(ClientError):
+class NotFoundError(ClientError):
     """The requested object does not exist."""
 
     code = 1705

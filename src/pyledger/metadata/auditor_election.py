@@ -29,7 +29,7 @@ class AuditorElection:
         """
         self._store, self._folder = store, f"{root}/{FOLDER}/{ELECTION}"
 
-    async def stand(self, candidate: str) -> AsyncGenerator[bool, None]:
+    async def campaign(self, candidate: str) -> AsyncGenerator[bool, None]:
         """Be a candidate until this generator is closed; yield whether it is elected, now and after changes.
 
         Args:

@@ -12,7 +12,7 @@ from pyledger.cli.mqadmin.verb import TOPIC, Printer, parse_moment, precise_text
 from pyledger.cli.network import received_fields
 from pyledger.cli.output import WrongUseError, printable
 from pyledger.cli.parameters import Number
-from pyledger.errors import NoRouteError, NotThereError
+from pyledger.errors import NoRouteError, NotFoundError
 from pyledger.model.message import Message, MessageQueue
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.remoting.bodies.offsets import QueueUnits
@@ -166,7 +166,7 @@ async def query_by_unique_key(
     del cluster
     found = await admin.query(topic, msg_id.strip(), unique=True, limit=UNIQUE_SHOWN_MAX)
     if not found:
-        raise NotThereError(
+        raise NotFoundError(
             "message", msg_id, f"in the topic {topic}; use the id that the producer's send returned"
         )
     for message in found if show_all else found[:1]:
@@ -225,7 +225,7 @@ async def query_by_offset(
         found = await reader.pull(MessageQueue(topic, broker_name, queue_id), offset, count_max=1)
     if not found.messages or found.messages[0].queue_offset != offset:
         held = f"{topic}/{broker_name}/{queue_id} holds {found.min_offset} to {found.max_offset}"
-        raise NotThereError("message", f"{topic}/{broker_name}/{queue_id}@{offset}", held)
+        raise NotFoundError("message", f"{topic}/{broker_name}/{queue_id}@{offset}", held)
     await print_details(admin, out, found.messages[0], charset=known_charset(charset))
 
 
@@ -478,7 +478,7 @@ async def send_message(
             there = [one for one in await producer.queues(topic) if one.broker_name == broker_name]
             wanted = [one for one in there if queue_id in {None, one.queue_id}]
             if not wanted:
-                raise NotThereError(
+                raise NotFoundError(
                     "queue", f"{topic}/{broker_name}/{queue_id}", f"the broker has {len(there)}"
                 )
             queue = wanted[0]

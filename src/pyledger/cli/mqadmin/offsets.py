@@ -10,7 +10,7 @@ import click
 
 from pyledger.cli.mqadmin.verb import TOPIC, Printer, moment_text, parse_moment, shown, verb
 from pyledger.cli.parameters import INT64_MAX, Number
-from pyledger.errors import BrokerError, NoRouteError, NotThereError
+from pyledger.errors import BrokerError, NoRouteError, NotFoundError
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode
 from pyledger.wire.remoting.bodies.offsets import QueueOffsets
@@ -56,7 +56,7 @@ async def consumer_progress(
         try:
             await admin.topic_route(names.retry_topic(group))
         except NoRouteError as error:
-            raise NotThereError("consumer group", group, "no client has consumed in this group") from error
+            raise NotFoundError("consumer group", group, "no client has consumed in this group") from error
     owners = await owners_of(admin, group, topic) if show_ip else {}
     rows = []
     for queue, one in progress.queues.items():

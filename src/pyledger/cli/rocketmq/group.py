@@ -84,12 +84,12 @@ async def require_group(admin: Any, group: str) -> None:
     """Check that a broker knows a group.
 
     Raises:
-        NotThereError: No broker does.
+        NotFoundError: No broker does.
     """
-    from pyledger.errors import NotThereError
+    from pyledger.errors import NotFoundError
 
     if group not in await admin.groups():
-        raise NotThereError("group", group, "see `pyledger group list`")
+        raise NotFoundError("group", group, "see `pyledger group list`")
 
 
 @command.command("create")

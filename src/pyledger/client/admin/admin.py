@@ -12,7 +12,7 @@ from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.client import ClientConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import BrokerError, NoRouteError, NotThereError, RemotingError
+from pyledger.errors import BrokerError, NoRouteError, NotFoundError, RemotingError
 from pyledger.model import names
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
@@ -184,7 +184,7 @@ class AsyncAdmin(Lifecycle):
             Addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         attributes = ",".join(f"+{name}={value}" for name, value in topic.attributes.items())
         header = topic_header(topic, attributes or None)
@@ -197,7 +197,7 @@ class AsyncAdmin(Lifecycle):
         """Delete a topic at brokers and name servers; what is stored is deleted when its time comes.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         for target in await self.master_addresses(cluster):
             header = DeleteTopicRequestHeader(topic=topic)
@@ -220,7 +220,7 @@ class AsyncAdmin(Lifecycle):
         """Create or change a group; return the addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         targets = await self.master_addresses(cluster)
         for target in targets:
@@ -235,7 +235,7 @@ class AsyncAdmin(Lifecycle):
         """Delete a group and, with `forget_offsets`, its offsets.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=forget_offsets)
         for target in await self.master_addresses(cluster):
@@ -303,7 +303,7 @@ class AsyncAdmin(Lifecycle):
             topic: Needed for a unique key.
 
         Raises:
-            NotThereError: no broker has the message.
+            NotFoundError: no broker has the message.
             MalformedMessageIdError: `msg_id` is not an id.
         """
         if topic is not None:
@@ -318,7 +318,7 @@ class AsyncAdmin(Lifecycle):
             )
         except RemotingError as error:
             remedy = "name the topic, too" if topic is None else "look for its key"
-            raise NotThereError("message", msg_id, remedy) from error
+            raise NotFoundError("message", msg_id, remedy) from error
 
     async def query(
         self,
@@ -382,17 +382,17 @@ class AsyncAdmin(Lifecycle):
         """Return the addresses of the masters of a cluster, or of all.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         known = await self.clusters()
         if cluster is not None and cluster not in known.clusters:
             there = ", ".join(sorted(known.clusters)) or "none"
-            raise NotThereError("cluster", cluster, f"there is {there}")
+            raise NotFoundError("cluster", cluster, f"there is {there}")
         chosen = known.brokers if cluster is None else known.clusters[cluster]
         addresses = [known.brokers[name].broker_addrs.get(MASTER_ID) for name in chosen]
         found = tuple(sorted(address for address in addresses if address))
         if not found:
-            raise NotThereError("broker", cluster or "", "start one that registers with this name server")
+            raise NotFoundError("broker", cluster or "", "start one that registers with this name server")
         return found
 
     async def brokers_of(self, group: str, topic: str | None = None) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class Admin(Blocking[AsyncAdmin]):
             Addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.create_topic(topic, cluster=cluster, address=address))
 
@@ -121,7 +121,7 @@ class Admin(Blocking[AsyncAdmin]):
         """Delete a topic at brokers and name servers; what is stored is deleted when its time comes.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         self._wait(self._async.delete_topic(topic, cluster=cluster))
 
@@ -133,7 +133,7 @@ class Admin(Blocking[AsyncAdmin]):
         """Create or change a group; return the addresses of the brokers that have it now.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.create_group(group, cluster=cluster))
 
@@ -141,7 +141,7 @@ class Admin(Blocking[AsyncAdmin]):
         """Delete a group and, with `forget_offsets`, its offsets.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         self._wait(self._async.delete_group(group, cluster=cluster, forget_offsets=forget_offsets))
 
@@ -184,7 +184,7 @@ class Admin(Blocking[AsyncAdmin]):
             topic: Needed for a unique key.
 
         Raises:
-            NotThereError: no broker has the message.
+            NotFoundError: no broker has the message.
             MalformedMessageIdError: `msg_id` is not an id.
         """
         return self._wait(self._async.message(msg_id, topic))
@@ -218,7 +218,7 @@ class Admin(Blocking[AsyncAdmin]):
         """Return the addresses of the masters of a cluster, or of all.
 
         Raises:
-            NotThereError: the cluster does not exist, or no broker is registered.
+            NotFoundError: the cluster does not exist, or no broker is registered.
         """
         return self._wait(self._async.master_addresses(cluster))
 

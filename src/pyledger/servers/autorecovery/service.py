@@ -100,7 +100,7 @@ class AutoRecovery:
     async def _stand(self) -> None:
         """Be a candidate, and the auditor while elected."""
         auditing: asyncio.Task[None] | None = None
-        terms = self._client.cluster.election.stand(self.name)
+        terms = self._client.cluster.election.campaign(self.name)
         try:
             async with contextlib.aclosing(terms):
                 async for elected in terms:
