@@ -22,9 +22,14 @@ INLINE_CODE = re.compile(r"``?[^`\n]*``?")
 MARKDOWN_CODE = re.compile(r"```(?s:.*?)```|``?[^`\n]*``?")
 
 
-def split(path: Path) -> tuple[str, str]:
-    """The code of a file, and what people read in it: comments and strings, or text without code."""
+def split(path: Path, innocent: Iterable[str] = ()) -> tuple[str, str]:
+    """Return the code of a file, and its prose: comments and strings, or text without code.
+
+    Innocent phrases are left out of both.
+    """
     text = path.read_text()
+    for phrase in innocent:
+        text = text.replace(phrase, " ")
     pattern = MARKDOWN_CODE if path.suffix == ".md" else COMMENT_OR_STRING[LANGUAGE[path.suffix]]
     marked = "\n".join(pattern.findall(text))
     rest = pattern.sub(" ", text)
@@ -42,7 +47,7 @@ def count(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
         if path.suffix != ".md" and path.suffix not in LANGUAGE:
             continue
         column = "docs" if path.suffix == ".md" else "code"
-        code, read = split(path)
+        code, read = split(path, table.get("innocent", {}).get(str(path.relative_to(ROOT)), ()))
         names[column].update(re.findall(r"\w+", code))
         if column == "docs" or path.relative_to(ROOT).parts[0] in {"src", "spark_ext"}:
             prose[column].append(" ".join(read.split()))

@@ -6,6 +6,8 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import count_retired_words
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "ARCHITECTURE.md"
 TABLE = re.compile(r"(<!-- measured: tools/measure_house.py -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -48,10 +50,8 @@ def journeys() -> list[int]:
 
 def retired_words() -> str:
     """Ceilings of all retired words together, in code and in documents."""
-    text = (ROOT / "tests" / "retired_words.toml").read_text()
-    code, docs = (
-        sum(int(n) for n in re.findall(rf"\b{column} = (\d+)", text)) for column in ("code", "docs")
-    )
+    rows = count_retired_words.ceilings().values()
+    code, docs = (sum(int(row[column]) for row in rows) for column in ("code", "docs"))
     return f"{code:,}, {docs:,}"
 
 
