@@ -44,7 +44,7 @@ def consumed(*rates: float) -> __main__.Results:
     )
 
 
-def test_every_row_tells_what_was_found_or_that_nothing_was() -> None:
+def test_every_row_has_its_figure_or_not_measured() -> None:
     written = list(__main__.lines(__main__.Results([]), "2024-05-06", {}))
     assert len(written) == len(__main__.ROWS)
     assert all(line.endswith(" |  | not measured |  |") for line in written)

@@ -55,7 +55,7 @@ def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "problem"),
     [
         ("[store]\nretention_hour = 1\n", "did you mean retention_hours?"),
         ("[store\n", "is not TOML"),
@@ -70,10 +70,10 @@ def test_no_file_and_no_variables_give_the_defaults(tmp_path: Path) -> None:
         ('[store]\nretention_hours = "x"\n', "not a whole number"),
     ],
 )
-def test_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+def test_error_names_the_problem_of_a_file(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=r".") as caught:
         ConfigFile(written(tmp_path, text), {}).load(StoreConfig, "store")
-    assert says in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_properties_serve_several_sections_and_the_environment_wins(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "problem"),
     [
         ("listenPrt=1", "did you mean listenPort?"),
         ("LISTENPORT=1", "LISTENPORT: unknown setting"),
@@ -143,12 +143,12 @@ def test_properties_serve_several_sections_and_the_environment_wins(tmp_path: Pa
         ("clusterTest=true", "'true' is not supported; leave it off"),
     ],
 )
-def test_unsafe_and_misspelt_properties_are_rejected(tmp_path: Path, text: str, says: str) -> None:
+def test_unsafe_and_misspelt_properties_are_rejected(tmp_path: Path, text: str, problem: str) -> None:
     file = ConfigFile(properties_file(tmp_path, text), {})
     file.load(NamesrvConfig, "namesrv")
     with pytest.raises(ConfigError) as caught:
         file.ignored({"clusterTest": Fixed(("false",), "leave it off")})
-    assert says in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_toml_serves_several_sections(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_toml_serves_several_sections(tmp_path: Path) -> None:
     assert file.ignored({}) == ()
 
 
-def test_tables_of_other_servers_are_told(tmp_path: Path) -> None:
+def test_tables_of_other_servers_are_listed_as_ignored(tmp_path: Path) -> None:
     file = ConfigFile(written(tmp_path, '[dledger]\n[tls]\nserver_mode = "enforcing"\n'), {})
     file.load(DLedgerConfig, "dledger")
     assert file.ignored({}) == ("[tls]",)

@@ -11,7 +11,7 @@ def test_key_and_value_are_parted_by_equals_colon_or_space(line: str) -> None:
     assert parse(line) == {"Truth": "Beauty"}
 
 
-def test_a_line_goes_on_after_a_backslash() -> None:
+def test_a_line_continues_after_a_backslash() -> None:
     text = "fruits     apple, banana, \\\n      pear, \\\r\n   kiwi\nlast=\\\\\nnext=1"
     assert parse(text) == {"fruits": "apple, banana, pear, kiwi", "last": "\\", "next": "1"}
 

@@ -15,8 +15,8 @@ from pyledger.wire.remoting.command import RemotingCommand
 from tests.interop import peers
 from tests.interop.cases import Place, bodies, once
 from tests.interop.peers import RocketMQ
+from tests.servers.broker.peers import make_request
 from tests.servers.namesrv.answers import meaning
-from tests.servers.namesrv.peers import asked
 from tests.servers.namesrv.process import ask, serving
 from tests.support.ports import free_ports
 
@@ -61,58 +61,62 @@ def test_clients_and_mqadmin_see_through_ours_what_they_see_through_javas(
     place.produce(MESSAGES)
     assert bodies(place.consume(MESSAGES)) == once(MESSAGES)
     differing = [
-        command for command in reads(cluster) if said(cluster.ours, command) != said(cluster.java, command)
+        command
+        for command in reads(cluster)
+        if answer_of(cluster.ours, command) != answer_of(cluster.java, command)
     ]
-    assert not differing, [(said(cluster.ours, one), said(cluster.java, one)) for one in differing]
+    assert not differing, [(answer_of(cluster.ours, one), answer_of(cluster.java, one)) for one in differing]
     for words in (["topicList"], ["topicRoute", "-t", TOPIC], ["clusterList"]):
         ours, java = (rows(rocketmq.admin(*words, "-n", address)) for address in (cluster.ours, cluster.java))
         assert ours == java, words
         assert len(ours) > 1, words
     cluster.stop_broker()
-    left = ask(cluster.ours, asked(RequestCode.GET_BROKER_CLUSTER_INFO))
+    left = ask(cluster.ours, make_request(RequestCode.GET_BROKER_CLUSTER_INFO))
     assert bytes(left.body) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
 def reads(cluster: Cluster) -> list[RemotingCommand]:
-    """Every question that a name server answers from what brokers told it."""
+    """Every request that a name server answers from registrations."""
     commands = [
-        asked(RequestCode.GET_BROKER_CLUSTER_INFO),
-        asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
-        asked(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS),
-        asked(RequestCode.GET_UNIT_TOPIC_LIST),
-        asked(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST),
-        asked(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST),
-        asked(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="DefaultCluster"),
-        asked(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="Unknown"),
-        asked(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="broker-a"),
-        asked(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="unknown"),
-        asked(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="ORDER_TOPIC_CONFIG"),
-        asked(RequestCode.GET_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key=TOPIC),
+        make_request(RequestCode.GET_BROKER_CLUSTER_INFO),
+        make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+        make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS),
+        make_request(RequestCode.GET_UNIT_TOPIC_LIST),
+        make_request(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST),
+        make_request(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST),
+        make_request(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="DefaultCluster"),
+        make_request(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="Unknown"),
+        make_request(
+            RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="broker-a"
+        ),
+        make_request(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="DefaultCluster", brokerName="unknown"),
+        make_request(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="ORDER_TOPIC_CONFIG"),
+        make_request(RequestCode.GET_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key=TOPIC),
     ]
     for version in (479, 401, 399, 0):
         for topic in (TOPIC, "TBW102", "%RETRY%GInteropTopic", "Unknown"):
-            command = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
+            command = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
             command.version = version
             commands.append(command)
     place = {"brokerName": "broker-a", "clusterName": "DefaultCluster", "brokerId": "0"}
     for addr in (cluster.broker, "127.0.0.1:1"):
         version_body = b'{"counter":0,"stateVersion":0,"timestamp":0}'
-        commands.append(asked(RequestCode.QUERY_DATA_VERSION, version_body, brokerAddr=addr, **place))
+        commands.append(make_request(RequestCode.QUERY_DATA_VERSION, version_body, brokerAddr=addr, **place))
     return commands
 
 
-def said(address: str, command: RemotingCommand) -> tuple[dict[str, Any], bytes]:
-    """What an answer means, and whether its keys stand in quotes."""
+def answer_of(address: str, command: RemotingCommand) -> tuple[dict[str, Any], bytes]:
+    """The meaning of an answer, and whether its keys are quoted."""
     answer = ask(address, command)
     return meaning(answer), b"quoted" if b'{"0":"' in bytes(answer.body) else b""
 
 
 def rows(text: str) -> list[list[str]]:
-    """Lines of a table in any order, without the columns that change while one looks."""
+    """Lines of a table in any order, without the columns that change with time."""
     return sorted(line.split()[:5] for line in text.splitlines() if line.strip())
 
 
-def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
+def test_slave_acts_for_its_master_as_with_java(tmp_path: Path) -> None:
     peers.build("5.3.3")
     namesrv_port, master_port, slave_port = free_ports(3)
     java = f"127.0.0.1:{namesrv_port}"
@@ -120,9 +124,9 @@ def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
     conf.write_text("listenPort=0\nsupportActingMaster=true\nnotifyMinBrokerIdChanged=true\n")
     acting = ("--set", "supportActingMaster=true", "--set", "notifyMinBrokerIdChanged=true")
     places = [
-        asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TBW102"),
-        asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="rmq_sys_SYNC_BROKER_MEMBER_broker-a"),
-        asked(RequestCode.GET_BROKER_CLUSTER_INFO),
+        make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TBW102"),
+        make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="rmq_sys_SYNC_BROKER_MEMBER_broker-a"),
+        make_request(RequestCode.GET_BROKER_CLUSTER_INFO),
     ]
     with ExitStack() as stack:
         _, ours = stack.enter_context(serving(tmp_path, "--config", str(conf)))
@@ -135,13 +139,13 @@ def test_slave_stands_in_for_its_master_as_with_javas(tmp_path: Path) -> None:
             return peers.serving("5.3.3", "Broker", *options, log=tmp_path / f"{name}.log")
 
         def routes() -> list[Any]:
-            return [said(ours, one) for one in places]
+            return [answer_of(ours, one) for one in places]
 
         def alike(is_there: Callable[[list[Any]], bool]) -> list[Any]:
-            """Wait until both have heard; each is told in its own time."""
+            """Wait until both name servers have the same routes."""
             end = time.monotonic() + LIMIT_S
-            while not (is_there(routes()) and routes() == [said(java, one) for one in places]):
-                assert time.monotonic() < end, (routes(), [said(java, one) for one in places])
+            while not (is_there(routes()) and routes() == [answer_of(java, one) for one in places]):
+                assert time.monotonic() < end, (routes(), [answer_of(java, one) for one in places])
                 time.sleep(0.1)
             return routes()
 

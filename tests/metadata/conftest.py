@@ -8,6 +8,6 @@ from tests.interop.bookkeeper_peers import zookeeper
 
 
 @pytest.fixture(scope="module")
-def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with zookeeper(tmp_path_factory.mktemp("keeper")) as hosts:
+def zookeeper_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as hosts:
         yield hosts

@@ -49,9 +49,9 @@ def run(folder: Path, scenario: Callable[[Cluster, Cluster], Awaitable[None]]) -
 def test_a_new_cluster_is_what_java_formats(tmp_path: Path) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         made = {path: node.data async for path, node in one.store.walk("/ledgers")}
-        told = {node["path"]: bytes.fromhex(node["hex"]) for node in lines("zk/00-formatted.jsonl")}
-        assert made.keys() == told.keys()
-        assert made["/ledgers/LAYOUT"] == told["/ledgers/LAYOUT"]
+        recorded = {node["path"]: bytes.fromhex(node["hex"]) for node in lines("zk/00-formatted.jsonl")}
+        assert made.keys() == recorded.keys()
+        assert made["/ledgers/LAYOUT"] == recorded["/ledgers/LAYOUT"]
         assert not await two.format()
         await two.check()
         assert await two.instance_id() == made["/ledgers/INSTANCEID"].decode()
@@ -92,9 +92,9 @@ def test_trees_of_java(stage: str, tmp_path: Path) -> None:
                 await cluster.store.create(node["path"], bytes.fromhex(node["hex"]))
             await cluster.check()
             leaves = [one["path"] for one in nodes if one["path"].rpartition("/")[2].startswith("L")]
-            told = [path for path in leaves if path != "/ledgers/LAYOUT" and "underreplication" not in path]
+            paths = [path for path in leaves if path != "/ledgers/LAYOUT" and "underreplication" not in path]
             found = [ledger_id async for ledger_id in cluster.ledgers.ids()]
-            assert sorted(map(cluster.ledgers.path, found)) == sorted(told)
+            assert sorted(map(cluster.ledgers.path, found)) == sorted(paths)
             assert found == sorted(found)
             for ledger_id in found:
                 await cluster.ledgers.get(ledger_id)
@@ -215,13 +215,13 @@ def test_bookies_come_change_sides_and_go(tmp_path: Path) -> None:
         await one.bookies.register("127.0.0.1:25001", HERE)
         assert (await anext(states)).writable == {"127.0.0.1:25001": HERE}
         data = await one.store.get("/ledgers/available/127.0.0.1:25001")
-        told = next(
+        recorded = next(
             node
             for node in lines("zk/01-bookies-registered.jsonl")
             if node["path"].endswith("available/127.0.0.1:25001")
         )
         assert data is not None
-        assert data.data.hex() == told["hex"]
+        assert data.data.hex() == recorded["hex"]
         await one.bookies.register("127.0.0.1:25001", HERE, read_only=True)
         async for state in states:
             if not state.writable:
@@ -234,7 +234,7 @@ def test_bookies_come_change_sides_and_go(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_who_follows_bookies_is_told_when_the_store_is_gone(tmp_path: Path) -> None:
+def test_watching_bookies_raises_when_the_store_is_lost(tmp_path: Path) -> None:
     async def scenario(_one: Cluster, two: Cluster) -> None:
         watch = two.store.watch_children
 
@@ -266,7 +266,7 @@ def test_an_id_is_kept_by_its_session(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_malformed_registration_hinders_nobody(tmp_path: Path) -> None:
+def test_a_malformed_registration_has_no_address(tmp_path: Path) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         await one.store.create("/ledgers/available/bad", b"\xff\xff")
         await one.bookies.register("good", HERE)

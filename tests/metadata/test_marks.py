@@ -26,7 +26,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Makes sessions with one cluster."""
     if request.param == "sqlite":
         return lambda: Cluster(SqliteStore(tmp_path / "metadata"))
-    hosts, root = request.getfixturevalue("keeper"), f"/{request.node.originalname}"
+    hosts, root = request.getfixturevalue("zookeeper_hosts"), f"/{request.node.originalname}"
     return lambda: Cluster(ZooKeeperStore(hosts, session_timeout_ms=30_000), root)
 
 
@@ -195,7 +195,7 @@ def test_an_auditor_whose_session_ends_is_followed(opened: Open) -> None:
     run(opened, scenario)
 
 
-def test_a_lost_vote_is_given_anew(opened: Open) -> None:
+def test_a_lost_vote_is_cast_again(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         first, second = one.election.campaign("one"), two.election.stand("two")
         assert await anext(first)
@@ -225,8 +225,10 @@ def test_nodes_are_those_of_java(tmp_path: Path) -> None:
             await cluster.format()
             await cluster.marks.prepare()
             assert await cluster.marks.delay_s(0) == 0
-            told = tree("05-bookie-lost")
-            marks = {path: data for path, data in told.items() if "/urL" in path and "/locks/" not in path}
+            recorded = tree("05-bookie-lost")
+            marks = {
+                path: data for path, data in recorded.items() if "/urL" in path and "/locks/" not in path
+            }
             for path, data in marks.items():
                 ctime = int(data.rpartition(b"ctime: ")[2])
                 await cluster.marks.mark(int(path.rpartition("urL")[2]), ["127.0.0.1:25003"], ctime)
@@ -236,7 +238,9 @@ def test_nodes_are_those_of_java(tmp_path: Path) -> None:
             await cluster.election._vote("127.0.0.1:25032")
             made = {path: node.data async for path, node in cluster.store.walk(ROOT)}
             want = {
-                path: data for path, data in told.items() if path.startswith(ROOT) and "/locks/" not in path
+                path: data
+                for path, data in recorded.items()
+                if path.startswith(ROOT) and "/locks/" not in path
             }
             assert made == want
             assert len(marks) == 13

@@ -25,7 +25,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Makes sessions with one store."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "metadata")
-    hosts = request.getfixturevalue("keeper")
+    hosts = request.getfixturevalue("zookeeper_hosts")
     return lambda: ZooKeeperStore(hosts, session_timeout_ms=30_000)
 
 
@@ -209,11 +209,11 @@ def test_a_lost_session_is_followed_by_another(tmp_path: Path) -> None:
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_zookeeper_ends_a_session(keeper: str) -> None:
+def test_zookeeper_ends_a_session(zookeeper_hosts: str) -> None:
     """Its nodes go, another session follows, watches go on."""
 
     async def scenario() -> None:
-        async with ZooKeeperStore(keeper) as store, ZooKeeperStore(keeper) as other:
+        async with ZooKeeperStore(zookeeper_hosts) as store, ZooKeeperStore(zookeeper_hosts) as other:
             names, nodes = store.sessions(), store.watch("/lost")
             first = await anext(names)
             assert await anext(nodes) is None
@@ -233,7 +233,7 @@ def test_zookeeper_ends_a_session(keeper: str) -> None:
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_zookeeper_goes_and_comes_back(tmp_path: Path) -> None:
+def test_zookeeper_stops_and_returns(tmp_path: Path) -> None:
     """The session outlives its server: nodes stay, reads wait, watches tell what changed."""
 
     async def scenario() -> None:

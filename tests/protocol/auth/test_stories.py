@@ -33,7 +33,7 @@ class Narrator:
         self.form = FORMS[form]
         self.rules: AuthRules | None = None
 
-    def tell(self, step: datadriven.Step) -> str:
+    def run_step(self, step: datadriven.Step) -> str:
         said: str = getattr(self, step.command)(step)
         return said
 
@@ -132,7 +132,7 @@ class Operator(Narrator):
 def test_story(story: Path, rewrite: bool) -> None:
     form = story.stem.partition("_")[0]
     narrator = Operator(form) if form == "changes" else Narrator(form)
-    datadriven.run(story, narrator.tell, rewrite=rewrite)
+    datadriven.run(story, narrator.run_step, rewrite=rewrite)
 
 
 def test_every_form_has_a_story() -> None:

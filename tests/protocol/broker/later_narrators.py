@@ -23,7 +23,7 @@ from pyledger.protocol.broker.transaction import (
 from pyledger.protocol.broker.transaction import Step as Judgement
 from pyledger.protocol.rebalance.assignment import assign
 from tests.protocol.broker.narrator import Narrator, place
-from tests.protocol.broker.rule_narrators import Groups, options, told
+from tests.protocol.broker.rule_narrators import Groups, options, rejection_text
 from tests.support.datadriven import Step
 
 
@@ -39,8 +39,8 @@ class Retry(Groups):
     def back(self, step: Step) -> str:
         rules = SendBackRules(self.broker_state, self.topics, self.groups, lambda n: n - 1)
         request = SendBackRequest(**{"group": step.words[0], **options(step, SendBackRequest)})
-        if (refusal := rules.check(request)) is not None:
-            return told(refusal)
+        if (rejection := rules.check(request)) is not None:
+            return rejection_text(rejection)
         returned = rules.place(
             request,
             topic=step.named.get("topic", "T"),
@@ -50,7 +50,7 @@ class Retry(Groups):
             now_ms=self.now_ms,
         )
         if isinstance(returned, Rejection):
-            return told(returned)
+            return rejection_text(returned)
         kind = "dead letter" if returned.dead_letter else "retry"
         place = f"{returned.topic}/{returned.queue_id}"
         return f"{kind} {returned.reconsume_times} in {place}\n{written(returned.properties)}"
@@ -145,7 +145,9 @@ class Recall(Groups):
             config=self.config,
             now_ms=self.now_ms,
         )
-        return told(found) if isinstance(found, Rejection) else written(recall_properties(found, "g"))
+        return (
+            rejection_text(found) if isinstance(found, Rejection) else written(recall_properties(found, "g"))
+        )
 
 
 class Transaction(Narrator):
@@ -180,7 +182,7 @@ class Transaction(Narrator):
             config=self.config,
         )
         if isinstance(found, Rejection):
-            return told(found)
+            return rejection_text(found)
         self.buffer.add(number, self.now_ms)
         return f"delivered to {found.topic}/{found.queue_id}, note by {self.buffer.deadline_ms()}"
 
@@ -192,7 +194,7 @@ class Transaction(Narrator):
         return f"op {len(self.ops) - 1}: {body.decode()}"
 
     def check(self, step: Step) -> str:
-        turn = CheckRound(
+        check_round = CheckRound(
             self.half_offset,
             self.op_offset,
             self.now_ms,
@@ -200,25 +202,25 @@ class Transaction(Narrator):
             pending=self.buffer,
             put_back=self.put_back,
         )
-        turn.take_ops(self.ops[turn.next_op_offset :][:1])
+        check_round.take_ops(self.ops[check_round.next_op_offset :][:1])
         said = []
         while True:
-            number = turn.half_offset
+            number = check_round.half_offset
             half = self.halves[number] if number < len(self.halves) else None
-            judgement = turn.judge(half, self.now_ms, kept_ms=72 * 3_600_000)
+            judgement = check_round.judge(half, self.now_ms, kept_ms=72 * 3_600_000)
             if judgement is Judgement.STOP:
                 break
             if judgement is Judgement.MORE_OPS:
-                turn.take_ops(self.ops[turn.next_op_offset :][:1])
+                check_round.take_ops(self.ops[check_round.next_op_offset :][:1])
                 continue
             if judgement in (Judgement.CHECK, Judgement.PUT_BACK):
                 assert half
                 change = checked_properties if judgement is Judgement.CHECK else put_back_properties
                 self.append(change(half), half.born_ms)
             said.append(f"{number} {judgement.name}")
-            turn.go_on()
-        self.half_offset, self.op_offset = turn.half_offset, turn.op_offset
-        return "\n".join([*said, turn.describe()])
+            check_round.go_on()
+        self.half_offset, self.op_offset = check_round.half_offset, check_round.op_offset
+        return "\n".join([*said, check_round.describe()])
 
 
 class Pop(Narrator):
@@ -339,14 +341,14 @@ class Assignment(Narrator):
 
     def mode(self, step: Step) -> str:
         topic, group, mode = step.words
-        refusal = self.modes.update(
+        rejection = self.modes.update(
             topic,
             group,
             GroupMode(RequestMode(mode), step.integer("share", 0)),
             topic_known=topic == "T",
             group_known=group == "G",
         )
-        return told(refusal) if refusal else ""
+        return rejection_text(rejection) if rejection else ""
 
     def assign(self, step: Step) -> str:
         queues = [MessageQueue("T", "b", number) for number in range(step.integer("queues"))]

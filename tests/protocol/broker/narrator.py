@@ -5,13 +5,13 @@ from tests.support.datadriven import Step
 
 
 class Narrator:
-    """Calls the method named as the command; `at=` is the time, which otherwise stands still."""
+    """Calls the method named as the command; `at=` sets the time."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.config = DeliveryConfig()
 
-    def tell(self, step: Step) -> str:
+    def run_step(self, step: Step) -> str:
         self.now_ms = step.integer("at", self.now_ms)
         said: str = getattr(self, step.command.replace("-", "_"))(step)
         return said or "ok"

@@ -24,11 +24,11 @@ from tests.protocol.broker.narrator import Narrator, place
 from tests.support.datadriven import Step
 
 
-def told(refusal: Rejection | None) -> str:
-    if refusal is None:
+def rejection_text(rejection: Rejection | None) -> str:
+    if rejection is None:
         return ""
-    kind = f" ({refusal.forbidden_type.name})" if refusal.forbidden_type else ""
-    return f"{int(refusal.code)} {refusal.code.name}{kind}: {refusal.remark}"
+    kind = f" ({rejection.forbidden_type.name})" if rejection.forbidden_type else ""
+    return f"{int(rejection.code)} {rejection.code.name}{kind}: {rejection.remark}"
 
 
 def options(step: Step, kind: type) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Topics(Narrator):
             order="order" in step.words,
             attributes=parse_change(step.named.get("attributes", "").strip("()")),
         )
-        return told(self.topics.update(topic, self.now_ms))
+        return rejection_text(self.topics.update(topic, self.now_ms))
 
     def send_creates(self, step: Step) -> str:
         name, template = step.words
@@ -85,7 +85,7 @@ class Topics(Narrator):
         return self.topics.describe()
 
     def delete(self, step: Step) -> str:
-        return told(self.topics.delete(step.words[0], self.now_ms))
+        return rejection_text(self.topics.delete(step.words[0], self.now_ms))
 
     def show(self, step: Step) -> str:
         return self.topics.describe()
@@ -94,15 +94,15 @@ class Topics(Narrator):
 class Groups(Topics):
     def group(self, step: Step) -> str:
         group = SubscriptionGroup(step.words[0], **options(step, SubscriptionGroup))
-        return told(self.groups.update(group, self.now_ms))
+        return rejection_text(self.groups.update(group, self.now_ms))
 
     def find(self, step: Step) -> str:
         found = self.groups.usable(step.words[0])
         return self.groups.keep(found, self.now_ms).name if found else "unknown"
 
     def forget(self, step: Step) -> str:
-        if (refusal := self.groups.delete(step.words[0], self.now_ms)) is not None:
-            return told(refusal)
+        if (rejection := self.groups.delete(step.words[0], self.now_ms)) is not None:
+            return rejection_text(rejection)
         return self.groups.describe()
 
     def forbid(self, step: Step) -> str:
@@ -128,7 +128,7 @@ class Send(Groups):
         drop_internal(received)
         plan = rules.check(request, received, self.now_ms)
         if isinstance(plan, Rejection):
-            return told(plan)
+            return rejection_text(plan)
         assert isinstance(plan, SendPlan)
         changes = {name: value for name, value in plan.properties.items() if given.get(name) != value}
         lost = [f"-{name}" for name in given if name not in plan.properties]
@@ -180,7 +180,7 @@ class Pull(Groups):
         )
         plan = rules.check(request, self.now_ms)
         if isinstance(plan, Rejection):
-            return told(plan)
+            return rejection_text(plan)
         assert isinstance(plan, PullPlan)
         return f"serve {plan.subscription.expression} v{plan.subscription.version}"
 
@@ -189,7 +189,7 @@ class Pull(Groups):
             self.config, self.broker_state, self.topics, self.groups, self.consumers, compile_sql
         )
         wanted = Subscription("T", step.input, expression_type=step.words[0])
-        return told(rules.check_subscription(wanted))
+        return rejection_text(rules.check_subscription(wanted))
 
     def answer(self, step: Step) -> str:
         answer = answer_pull(

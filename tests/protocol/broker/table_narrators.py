@@ -91,17 +91,17 @@ class Consumers(Narrator):
         member = Client(step.named.get("channel", client_id), client_id, 0, 479, self.now_ms)
         state = ConsumerState(message_model=step.named.get("model", "CLUSTERING"))
         notify = step.named.get("notify", "yes") == "yes"
-        return told(self.table.heartbeat(group, member, state, subscriptions, notify=notify))
+        return notice_text(self.table.heartbeat(group, member, state, subscriptions, notify=notify))
 
     def fingerprint(self, step: Step) -> str:
         changed = self.table.fingerprint_changed(step.words[0], int(step.words[1]))
         return "changed" if changed else "the same, or the first"
 
     def unregister(self, step: Step) -> str:
-        return told(self.table.unregister(step.words[0], step.words[1]))
+        return notice_text(self.table.unregister(step.words[0], step.words[1]))
 
     def close(self, step: Step) -> str:
-        return "\n".join(told(notice) for notice in self.table.close_channel(step.words[0]))
+        return "\n".join(notice_text(notice) for notice in self.table.close_channel(step.words[0]))
 
     def expire(self, step: Step) -> str:
         return "closes " + (" ".join(map(str, self.table.expire(self.now_ms))) or "nothing")
@@ -121,7 +121,7 @@ class Consumers(Narrator):
         return self.table.describe()
 
 
-def told(notice: Notice | None) -> str:
+def notice_text(notice: Notice | None) -> str:
     return f"tells {notice.group}: {' '.join(map(str, notice.channels))}" if notice else "tells nobody"
 
 

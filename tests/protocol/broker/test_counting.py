@@ -50,7 +50,7 @@ def test_spans_are_sums_of_what_was_added(added: list[int]) -> None:
     assert hour.total == sum(after - before for before, after in pairwise(totals))
 
 
-def test_counter_that_stands_still_for_a_day_is_dropped() -> None:
+def test_counter_that_is_idle_for_a_day_is_dropped() -> None:
     table = CounterTable()
     table.add("T", 1, 1)
     table.add("U", 1, 1)

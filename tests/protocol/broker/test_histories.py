@@ -1,4 +1,4 @@
-"""Random histories with restarts: no timer message is lost, no transaction is forgotten or asked in vain."""
+"""Random histories with restarts: no timer message is lost, no half message forgotten or checked in vain."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -68,7 +68,7 @@ def test_timer_messages_survive_restarts(events: list[tuple[str, int]]) -> None:
     assert not recalled & delivered
 
 
-# The end of the last of three is read while the second is too young to go on: it must not be forgotten.
+# The end of the third half message is read while the second is too young for a check: it must be kept.
 LATE_END = [
     *(("half", 0), ("time", 7), ("half", 0), ("half", 0), ("end", 0), ("op", 0)),
     *(("time", 1), ("check", 0), ("time", 40), ("check", 0)),
@@ -105,17 +105,17 @@ class Halves:
         return number in self.buffer or any(number in op.half_offsets for op in self.ops)
 
     def check(self) -> None:
-        turn = CheckRound(
+        check_round = CheckRound(
             self.half_offset, self.op_offset, self.now_ms, CONFIG, pending=self.buffer, put_back=self.put_back
         )
         while True:
-            number = turn.half_offset
+            number = check_round.half_offset
             half = self.halves[number] if number < len(self.halves) else None
-            step = turn.judge(half, self.now_ms, kept_ms=3 * DAY_MS)
+            step = check_round.judge(half, self.now_ms, kept_ms=3 * DAY_MS)
             if step is Step.STOP:
                 break
             if step is Step.MORE_OPS:
-                turn.take_ops(self.ops[turn.next_op_offset :][:2])
+                check_round.take_ops(self.ops[check_round.next_op_offset :][:2])
                 continue
             origin = self.origin[number]
             if step is Step.DONE:
@@ -129,10 +129,10 @@ class Halves:
                     checked = step is Step.CHECK
                     change = checked_properties if checked else put_back_properties
                     self.append(change(half), half.born_ms, origin)
-            turn.go_on()
-        assert self.half_offset <= turn.half_offset <= len(self.halves)
-        assert self.op_offset <= turn.op_offset <= len(self.ops)
-        self.half_offset, self.op_offset = turn.half_offset, turn.op_offset
+            check_round.go_on()
+        assert self.half_offset <= check_round.half_offset <= len(self.halves)
+        assert self.op_offset <= check_round.op_offset <= len(self.ops)
+        self.half_offset, self.op_offset = check_round.half_offset, check_round.op_offset
 
 
 @given(
@@ -148,12 +148,12 @@ class Halves:
     )
 )
 @example(LATE_END)
-def test_every_half_message_is_ended_or_still_asked_for(events: list[tuple[str, int]]) -> None:
+def test_every_half_message_is_ended_or_still_checked(events: list[tuple[str, int]]) -> None:
     world = Halves()
     for what, number in events:
         if what == "half":
-            wish = {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(number)} if number else {}
-            world.append(wish, world.now_ms)
+            properties = {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(number)} if number else {}
+            world.append(properties, world.now_ms)
         elif what == "end" and number < len(world.halves):
             world.end(len(world.halves) - 1 - number)
         elif what == "op":

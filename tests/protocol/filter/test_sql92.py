@@ -134,7 +134,7 @@ def test_values_convert_as_in_java(expression: str, properties: dict[str, str], 
     ],
     ids=lambda text: text[:30],
 )
-def test_wrong_expressions_are_told(expression: str) -> None:
+def test_invalid_expressions_raise(expression: str) -> None:
     with pytest.raises(SqlSyntaxError):
         SqlFilter(expression)
 
@@ -235,7 +235,7 @@ def deeper(below: st.SearchStrategy[model.Tree]) -> st.SearchStrategy[model.Tree
 
 @given(st.recursive(VALUES, deeper, max_leaves=12), PROPERTIES)
 @example(("<>", ("text", "x"), ("name", "missing")), {})
-def test_any_expression_is_as_the_naive_interpreter_says(
+def test_any_expression_matches_as_in_the_naive_interpreter(
     tree: model.Tree, properties: Mapping[str, str]
 ) -> None:
     text = model.written(tree)

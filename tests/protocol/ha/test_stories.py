@@ -25,10 +25,10 @@ class Narrator:
         self.transfer = GroupTransfer(HaConfig(role="sync_master"))
         self.answers: list[str] = []
 
-    def tell(self, step: Step) -> str:
+    def run_step(self, step: Step) -> str:
         self.now_ms = step.integer("at", self.now_ms)
-        told: str = getattr(self, "do_" + step.command.replace("-", "_"))(step)
-        return told
+        output: str = getattr(self, "do_" + step.command.replace("-", "_"))(step)
+        return output
 
     # --- the master's side
 
@@ -126,9 +126,9 @@ class Narrator:
 
     def do_put(self, step: Step) -> str:
         end, name = step.integer("end"), step.words[0]
-        refusal = self.transfer.rejection(end)
-        if refusal is not None:
-            return f"{name} refused: {refusal}"
+        rejection = self.transfer.rejection(end)
+        if rejection is not None:
+            return f"{name} refused: {rejection}"
         wanted = self.transfer.wanted_count(end)
         status = self.transfer.wait(end, lambda how: self.answers.append(f"{name} {how}"), self.now_ms)
         return f"{name} {status}" if status else f"{name} waits for {wanted} brokers"
@@ -158,4 +158,4 @@ class Narrator:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_story(path: Path, rewrite: bool) -> None:
-    datadriven.run(path, Narrator().tell, rewrite=rewrite)
+    datadriven.run(path, Narrator().run_step, rewrite=rewrite)

@@ -30,7 +30,7 @@ MAPPINGS = st.dictionaries(
     st.builds(QueueMapping, st.just("T"), st.sampled_from(NAMES), st.just(4), st.just(0)),
     max_size=2,
 )
-SAID = st.builds(
+REGISTRATIONS = st.builds(
     Registration,
     BROKERS,
     st.dictionaries(st.sampled_from(TOPICS), QUEUES, max_size=3),
@@ -43,8 +43,8 @@ SAID = st.builds(
 )
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("register"), SAID),
-        st.tuples(st.just("register"), SAID),
+        st.tuples(st.just("register"), REGISTRATIONS),
+        st.tuples(st.just("register"), REGISTRATIONS),
         st.tuples(st.just("unregister"), BROKERS),
         st.tuples(st.just("close"), st.sampled_from("xyz")),
         st.tuples(st.just("wait"), st.sampled_from([5, 20, 200_000])),
@@ -121,26 +121,27 @@ def test_a_generation_has_one_set_of_routes(steps: list[tuple[str, Any]], config
         assert seen.setdefault(player.table.generation, now) == now, step
 
 
-@given(STEPS, SAID)
+@given(STEPS, REGISTRATIONS)
 def test_saying_the_same_again_changes_nothing_but_the_time(
-    steps: list[tuple[str, Any]], said: Registration
+    steps: list[tuple[str, Any]], registration: Registration
 ) -> None:
     player = Player(NamesrvConfig())
     for step in steps:
         player.play(*step)
-    first = player.table.register(said, said.broker.broker_addr, player.now_ms)
+    first = player.table.register(registration, registration.broker.broker_addr, player.now_ms)
     described, generation = player.table.describe(player.now_ms), player.table.generation
-    again = player.table.register(said, said.broker.broker_addr, player.now_ms)
+    again = player.table.register(registration, registration.broker.broker_addr, player.now_ms)
     assert player.table.describe(player.now_ms) == described
     assert (again is None) == (first is None)
     if (
         first is not None
-        and said.broker.broker_addr in player.table.member_group(said.broker.broker_name).values()
+        and registration.broker.broker_addr
+        in player.table.member_group(registration.broker.broker_name).values()
     ):
         assert player.table.generation == generation
 
 
-def said_by(
+def registered_by(
     addr: str, state_version: int, filter_servers: tuple[str, ...] | None
 ) -> tuple[str, Registration]:
     broker = BrokerIdentity("C", "broker-a", addr, 0)
@@ -149,12 +150,12 @@ def said_by(
 
 
 @given(STEPS)
-@example([said_by("y", 0, ("f",)), said_by("x", 1, None), said_by("y", 0, None)])
-def test_everything_goes_when_all_fall_silent(steps: list[tuple[str, Any]]) -> None:
+@example([registered_by("y", 0, ("f",)), registered_by("x", 1, None), registered_by("y", 0, None)])
+def test_nothing_is_left_when_all_brokers_expire(steps: list[tuple[str, Any]]) -> None:
     player = Player(NamesrvConfig())
     for step in steps:
         player.play(*step)
-    # What the first search leaves without a living broker behind it goes with the second.
+    # A second round removes what the first one left without a live broker.
     for _ in range(2):
         player.play("wait", 1_000_000)
     assert player.table.describe(player.now_ms) == "empty"
@@ -162,7 +163,7 @@ def test_everything_goes_when_all_fall_silent(steps: list[tuple[str, Any]]) -> N
 
 
 def crowd(count: int) -> None:
-    """Brokers that come by one channel; half of them expire, half go with it."""
+    """Brokers of one channel; half of them expire, the others are removed with the channel."""
     table = RouteTable()
     for number in range(count):
         broker = BrokerIdentity(f"c{number}", f"b{number}", f"{number}", 0)
@@ -190,8 +191,8 @@ def test_brokers_cost_the_same_however_many_there_are() -> None:
 def test_a_broker_name_has_a_limited_number_of_addresses() -> None:
     table = RouteTable()
     for number in range(MEMBERS_MAX):
-        said = Registration(BrokerIdentity("C", "b", f"{number}", number), {}, DataVersion())
-        assert table.register(said, "channel", 0) is not None
+        registration = Registration(BrokerIdentity("C", "b", f"{number}", number), {}, DataVersion())
+        assert table.register(registration, "channel", 0) is not None
     more = BrokerIdentity("C", "b", "more", MEMBERS_MAX)
     assert table.register(Registration(more, {}, DataVersion()), "channel", 0) is None
     assert (
@@ -200,13 +201,15 @@ def test_a_broker_name_has_a_limited_number_of_addresses() -> None:
     assert len(table.member_group("b")) == MEMBERS_MAX
 
 
-@given(STEPS, SAID)
-def test_refused_registration_takes_no_topic(steps: list[tuple[str, Any]], said: Registration) -> None:
+@given(STEPS, REGISTRATIONS)
+def test_rejected_registration_changes_no_topic(
+    steps: list[tuple[str, Any]], registration: Registration
+) -> None:
     player = Player(NamesrvConfig())
     for step in steps:
         player.play(*step)
     before = list(player.table.topics())
-    topic = next(iter(said.topics), "T")
-    one = replace(said, topics={topic: QueueRoute("", 1, 1, Permission(6))})
+    topic = next(iter(registration.topics), "T")
+    one = replace(registration, topics={topic: QueueRoute("", 1, 1, Permission(6))})
     if player.table.register(one, "channel", player.now_ms) is None:
         assert list(player.table.topics()) == before

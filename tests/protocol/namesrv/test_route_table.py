@@ -1,4 +1,4 @@
-"""The route table of a name server, told as stories in testdata."""
+"""Stories in testdata about the route table of a name server."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -33,7 +33,7 @@ def listed(parts: Iterable[list[str]]) -> str:
 
 
 class Story:
-    """A table, a clock, and the connections that brokers came on."""
+    """A table, a clock, and the connections of brokers."""
 
     def __init__(self) -> None:
         self.table = RouteTable()
@@ -41,7 +41,7 @@ class Story:
         self.channels: dict[str, object] = {}
         self.known: dict[str, BrokerIdentity] = {}
 
-    def tell(self, step: datadriven.Step) -> str:
+    def run_step(self, step: datadriven.Step) -> str:
         if "at" in step.named:
             self.now_ms = step.integer("at")
         answer: str = getattr(self, step.command.replace("-", "_"))(step)
@@ -74,7 +74,7 @@ class Story:
             flag = int(rest[2]) if len(rest) > 2 else 0
             topics[name] = QueueRoute(broker.broker_name, int(read), int(write), PERMS[rest[1]], flag)
         acting = step.named.get("acting")
-        said = Registration(
+        registration = Registration(
             broker,
             topics,
             self.version(step),
@@ -86,7 +86,7 @@ class Story:
             zone_name=step.named.get("zone"),
         )
         answer = self.table.register(
-            said, self.channel(step.named.get("channel", broker.broker_addr)), self.now_ms
+            registration, self.channel(step.named.get("channel", broker.broker_addr)), self.now_ms
         )
         return self.answer(answer)
 
@@ -161,8 +161,8 @@ class Story:
         return listed(self.table.topics_of_cluster(step.words[0])) or "none"
 
     def unit_topics(self, step: datadriven.Step) -> str:
-        asked = {name: FLAGS[value] for name, value in step.named.items()}
-        return listed(self.table.unit_topics(**asked)) or "none"
+        kinds = {name: FLAGS[value] for name, value in step.named.items()}
+        return listed(self.table.unit_topics(**kinds)) or "none"
 
     def system_topics(self, _: datadriven.Step) -> str:
         names, addr = self.table.system_topics()
@@ -191,7 +191,7 @@ class Story:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_route_table_story(story: Path, rewrite: bool) -> None:
-    datadriven.run(story, Story().tell, rewrite=rewrite)
+    datadriven.run(story, Story().run_step, rewrite=rewrite)
 
 
 def test_clusters_names_every_broker_once() -> None:

@@ -60,16 +60,18 @@ def test_only_slaves_that_are_known_get_the_log(run: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("limit", ["ADMISSIONS_MAX", "CONNECTIONS_OF_HOST_MAX"])
-def test_few_wait_to_be_let_in(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    """What comes beyond is sent away: each may cost a question to the name servers."""
+def test_pending_admissions_are_limited(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """More connections are closed: each may cost a request to the name servers."""
     monkeypatch.setattr(ha_service, limit, 8)
 
     async def main() -> None:
-        answer, asked = asyncio.Event(), 0
+        answer, query_count = asyncio.Event(), 0
 
         async def known(_host: str) -> bool:
-            nonlocal asked
-            asked += 1
+            nonlocal query_count
+            query_count += 1
             return await answer.wait()
 
         with StoreEngine.open(tmp_path, **SMALL) as store:
@@ -77,7 +79,7 @@ def test_few_wait_to_be_let_in(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
             await service.start("127.0.0.1", 0)
             came = [await asyncio.open_connection("127.0.0.1", service.port) for _ in range(9)]
             assert await came[-1][0].read() == b""
-            assert asked == 8
+            assert query_count == 8
             answer.set()
             await until(lambda: len(service.connections) == 8)
             await service.close()
@@ -88,8 +90,10 @@ def test_few_wait_to_be_let_in(run: Run, tmp_path: Path, monkeypatch: pytest.Mon
     run(main())
 
 
-def test_slaves_far_behind_hold_up_nobody(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of the event loop write tables and flush the log: none is taken to bring slaves nearer."""
+def test_slaves_that_lag_far_delay_no_other_work(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of the event loop write tables and flush the log: none is used to send to slaves."""
     gate = threading.Event()
 
     class Gated(LogSender):
@@ -142,10 +146,10 @@ def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_p
         async with brokers(tmp_path) as pair:
             master, slave = await following(pair, 5)
             flush: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            asked: list[int] = []
+            offsets: list[int] = []
 
             def until_durable(end_offset: int) -> asyncio.Future[bool]:
-                asked.append(end_offset)
+                offsets.append(end_offset)
                 return flush
 
             # Its last bytes wait for a slow disk while the connection breaks.
@@ -153,7 +157,7 @@ def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_p
             side = replication(slave)
             assert side.ha_client.connection is not None
             side.ha_client.connection.end("broken")
-            await until(lambda: asked == [slave.store.max_offset])
+            await until(lambda: offsets == [slave.store.max_offset])
             assert [one.ack_offset for one in service_of(master).slaves()] in ([], [-1])
             flush.set_result(True)
             await until(lambda: ends_of(master) == [slave.store.max_offset])
@@ -166,35 +170,35 @@ def test_a_slave_that_connects_again_reports_what_is_on_its_disk(run: Run, tmp_p
     run(main())
 
 
-def test_a_slave_goes_on_whatever_a_name_server_says(run: Run, tmp_path: Path) -> None:
-    told = ["127.0.0.1:none", "127.0.0.1:99999", "nowhere", ":", "127.0.0.1:-1"]
+def test_a_slave_survives_any_address_of_a_name_server(run: Run, tmp_path: Path) -> None:
+    addresses = ["127.0.0.1:none", "127.0.0.1:99999", "nowhere", ":", "127.0.0.1:-1"]
 
     async def main() -> None:
         problems: list[str] = []
         with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
-                await asyncio.sleep(0)  # somebody is asked
+                await asyncio.sleep(0)
                 if client.problem:
                     problems.append(client.problem)
-                client.follow(told[len(problems) % len(told)])
+                client.follow(addresses[len(problems) % len(addresses)])
 
             client = follower(store, learn)
             client.start()
-            await until(lambda: len(problems) > len(told))
+            await until(lambda: len(problems) > len(addresses))
             await client.close()
         assert set(problems) == {"it is not host:port"}
 
     run(main())
 
 
-def test_a_slave_goes_on_whatever_goes_wrong(run: Run, tmp_path: Path) -> None:
+def test_a_slave_survives_any_error(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         problems: list[str] = []
         with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
-                await asyncio.sleep(0)  # somebody is asked
+                await asyncio.sleep(0)
                 problems.append(client.problem)
                 raise RuntimeError("can't start new thread")
 
@@ -207,28 +211,28 @@ def test_a_slave_goes_on_whatever_goes_wrong(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_slave_asks_nobody_for_more_while_it_has_half_a_record(run: Run, tmp_path: Path) -> None:
-    """What another master sends might not be its other half."""
+def test_a_slave_removes_a_partial_record_before_it_finds_a_master(run: Run, tmp_path: Path) -> None:
+    """Another master might not send the rest of that record."""
 
     async def main() -> None:
-        cuts: list[str] = []
+        events: list[str] = []
         with StoreEngine.open(tmp_path, StoreConfig(**SMALL)) as store:
 
             async def learn() -> None:
-                cuts.append("asked")
+                events.append("learn")
 
             def truncate_partial() -> int:
-                cuts.append("cut")
-                if len(cuts) < 6:
+                events.append("truncate")
+                if len(events) < 6:
                     raise StoreIOError("commitlog", "write to", "the disk fails")
                 return 0
 
             client = follower(store, learn)
             client.replica.truncate_partial = truncate_partial  # type: ignore[method-assign]
             client.start()
-            await until(lambda: "asked" in cuts)
+            await until(lambda: "learn" in events)
             await client.close()
-        assert cuts.index("asked") >= 6
+        assert events.index("learn") >= 6
 
     run(main())
 
@@ -243,7 +247,7 @@ def follower(store: StoreEngine, learn: Callable[[], Awaitable[None]]) -> HaClie
     return HaClient(store, config, SystemClock().monotonic_ms, learn=learn, agree=agree, grown=lambda: None)
 
 
-def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
+def test_a_broker_that_does_not_support_the_request_is_alive(run: Run) -> None:
     async def main() -> None:
         async def handle(_: Connection, request: RemotingCommand) -> RemotingCommand:
             return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
@@ -259,11 +263,11 @@ def test_a_broker_that_knows_no_such_question_is_alive(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("text", "offset"), [("17", 17), ("-1", -1), ("", -1), ("much", -1), ("1_0", -1)])
-def test_a_master_that_talks_nonsense_has_not_said_how_far_it_is(text: str, offset: int) -> None:
+def test_a_malformed_offset_of_a_master_counts_as_none(text: str, offset: int) -> None:
     assert offset_in(KVTable(table={"commitLogMaxOffset": text}), "commitLogMaxOffset") == offset
 
 
-def test_a_broker_that_does_not_change_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_change_its_role_times_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async def handle(_: Connection, request: RemotingCommand) -> RemotingCommand:
             return request.response(ResponseCode.SUCCESS, body=HaStatus(master=False).encode())

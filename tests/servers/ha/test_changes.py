@@ -31,7 +31,7 @@ from tests.servers.ha.pair import (
     same_view,
     until,
 )
-from tests.servers.ha.test_pairs import send_many, told
+from tests.servers.ha.test_pairs import response_of, send_many
 
 
 def supervisor(pair: Pair, number: int, role: str, broker_id: int | None = None, **ha: Any) -> HaSupervisor:
@@ -102,10 +102,10 @@ def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) ->
                 await until(lambda: replication(second.broker).sync.count == 1)
                 assert first.broker.context is not None
                 for topic in ("new", "deleted"):
-                    assert (await told(first.broker, send(topic, queue_id=2))).code == 0
+                    assert (await response_of(first.broker, send(topic, queue_id=2))).code == 0
                 first.broker.context.tables.topics.delete("deleted", 1)
                 await replication(second.broker).sync.copy()
-                assert (await told(first.broker, send("newer", queue_id=3))).code == 0
+                assert (await response_of(first.broker, send("newer", queue_id=3))).code == 0
                 await caught_up(first.broker, second.broker)
                 await first.broker.close()
                 await tool.promote(second.address, force=True)
@@ -136,7 +136,7 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
                     await tool.promote(one.address, force=True)
                 done = await tool.promote(one.address, "ASYNC_MASTER", force=True)
                 assert done.document()["brokerRole"] == "ASYNC_MASTER"
-                assert (await told(one.broker, send("T"))).code == 0
+                assert (await response_of(one.broker, send("T"))).code == 0
                 with pytest.raises(NotPromotedError, match="already"):
                     await tool.promote(one.address)
             async with supervisor(pair, 1, "slave") as again:
@@ -146,7 +146,7 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> None:
+def test_promotion_reports_what_would_be_lost(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
             first = supervisor(pair, 0, "async_master")
@@ -169,9 +169,9 @@ def test_what_would_be_lost_is_told_before_it_is(run: Run, tmp_path: Path) -> No
                 with pytest.raises(NotPromotedError, match=f"had {lost} bytes more, which would be lost"):
                     await tool.promote(foremost.address)
                 more = foremost.broker.store.max_offset - behind.broker.store.max_offset
-                # It may have asked, by its clock, how far the master was: that is told first.
-                told = f"{foremost.address} has {more} bytes more|its master had [0-9]+ bytes more"
-                with pytest.raises(NotPromotedError, match=told):
+                # It may have queried the end of the master's log by then; that is reported first.
+                problem = f"{foremost.address} has {more} bytes more|its master had [0-9]+ bytes more"
+                with pytest.raises(NotPromotedError, match=problem):
                     await tool.promote(behind.address)
                 done = await tool.promote(foremost.address, force=True)
                 assert done.document()["lostBytes"] == lost
@@ -221,12 +221,12 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(run: Run, tmp_path: Path)
                 one._make = make
                 assert (await tool.promote(one.address, "ASYNC_MASTER", force=True)).status.master
                 assert attempts == [int(one.address.rpartition(":")[2])] * 2
-                assert (await told(one.broker, send("T"))).code == 0
+                assert (await response_of(one.broker, send("T"))).code == 0
 
     run(main())
 
 
-def test_a_log_is_cut_where_it_was_asked_and_the_bytes_are_kept(tmp_path: Path) -> None:
+def test_a_log_is_truncated_as_requested_and_the_bytes_are_kept(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, **SMALL) as store:
         places = [store.put(Message("T", bytes(50_000), keys=f"k{n}")) for n in range(60)]
         whole = log_bytes(store)

@@ -15,7 +15,7 @@ from tests.net.conftest import Run
 from tests.servers.broker.peers import make_request, peer
 from tests.servers.broker.test_timers import SetClock, arrived, known, timed
 from tests.servers.ha.pair import brokers, caught_up, replication, until
-from tests.servers.ha.test_pairs import told
+from tests.servers.ha.test_pairs import response_of
 
 
 async def filled(master: Broker, clock: SetClock) -> None:
@@ -43,7 +43,7 @@ def test_timer_messages_go_on_where_the_master_was(run: Run, tmp_path: Path) -> 
             progress = slave.context.tables.timers.progress
             assert progress == master.context.tables.timers.progress
             counts = TimerMetrics.decode(
-                (await told(master, make_request(RequestCode.GET_TIMER_METRICS))).body
+                (await response_of(master, make_request(RequestCode.GET_TIMER_METRICS))).body
             )
             assert counts.timing_count["T"].count == 2
             await master.close()
@@ -99,23 +99,23 @@ def test_what_was_done_counts_when_all_that_it_speaks_of_is_here(run: Run, tmp_p
     run(main())
 
 
-def test_a_checkpoint_says_what_java_reads_in_it(run: Run, tmp_path: Path) -> None:
+def test_a_checkpoint_has_the_offsets_that_java_expects(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         clock = SetClock()
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master", clock=clock)
             empty = TimerCheckpoint.decode(
-                (await told(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
+                (await response_of(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
             )
             assert empty.master_timer_queue_offset == 0
-            # All that was due is delivered: upstream goes on from now.
+            # All that was due is delivered, so upstream continues from now.
             assert empty.last_read_time_ms == clock.time_ms // 1000 * 1000
             await filled(master, clock)
             found = TimerCheckpoint.decode(
-                (await told(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
+                (await response_of(master, make_request(RequestCode.GET_TIMER_CHECK_POINT))).body
             )
             assert found.first_ms == (clock.time_ms - 6_000 + 8_000) // 1000 * 1000
-            # Not behind the time: upstream would never deliver what comes in between.
+            # Not after the current time: upstream would not deliver messages that become due in between.
             read_ms = clock.time_ms // 1000 * 1000
             assert (found.last_read_time_ms, found.master_timer_queue_offset) == (read_ms, 5)
 

@@ -58,12 +58,12 @@ def test_it_is_as_the_machine_alone_would_have_it(
     with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(config, 0, FILE_BYTES, 0)
-        at, turn = 0, 0
+        at, count = 0, 0
         while at < len(stream):
-            size = chunks[turn % len(chunks)]
+            size = chunks[count % len(chunks)]
             store_frames(machine, replica, memoryview(stream)[at : at + size], 0)
             assert replica.end_offset == machine.max_offset
-            at, turn = at + size, turn + 1
+            at, count = at + size, count + 1
         assert (machine.state, machine.max_offset) == (alone.state, alone.max_offset)
         assert machine.problem == alone.problem
         assert machine.master_offset == alone.master_offset
@@ -137,10 +137,10 @@ def test_a_feed_is_as_the_machine_alone_would_be(
     with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         replica = store.replica()
         machine = SlaveConnection(HaConfig(), 0, FILE_BYTES, 0)
-        told, at, turn = [0], 0, 0
+        reported, at, count = [0], 0, 0
         with receiving(replica) as (master, receiver):
             while at < len(stream) and machine.state is not SlaveState.SHUTDOWN:
-                size = chunks[turn % len(chunks)]
+                size = chunks[count % len(chunks)]
                 master.sendall(stream[at : at + size])
                 while machine.state is not SlaveState.SHUTDOWN and take_frames(
                     machine, replica, receiver, 0, lambda: 0
@@ -150,18 +150,18 @@ def test_a_feed_is_as_the_machine_alone_would_be(
                 came = reports(master)
                 # Where nothing but frames in order came, the slave has reported what it has.
                 assert came == sorted(came)
-                told += came
-                at, turn = at + size, turn + 1
+                reported += came
+                at, count = at + size, count + 1
         assert (machine.state, machine.max_offset) == (alone.state, alone.max_offset)
         assert machine.problem == alone.problem
         assert machine.master_offset == alone.master_offset
         assert log_bytes(store) == expected[: replica.whole_offset]
-        assert told == sorted(told)
-        assert told[-1] <= replica.whole_offset
+        assert reported == sorted(reported)
+        assert reported[-1] <= replica.whole_offset
 
 
 @pytest.mark.parametrize("cut", [1, FRAME_HEADER.size - 1, FRAME_HEADER.size, FRAME_HEADER.size + 1])
-def test_an_empty_slave_begins_where_the_master_says(tmp_path: Path, log: bytes, cut: int) -> None:
+def test_an_empty_slave_begins_at_the_first_frame(tmp_path: Path, log: bytes, cut: int) -> None:
     """Also when the bytes come after the header that says so."""
     rest = log[FILE_BYTES:]
     frame = FRAME_HEADER.pack(FILE_BYTES, len(rest)) + rest

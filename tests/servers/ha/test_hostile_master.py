@@ -79,7 +79,7 @@ def test_frames_of_any_kind_leave_whole_records(
 
 
 @pytest.mark.parametrize("offset", [10**18, INT64_MAX // FILE_BYTES * FILE_BYTES, -FILE_BYTES])
-def test_a_log_that_cannot_be_is_refused(offset: int) -> None:
+def test_an_impossible_start_offset_ends_the_connection(offset: int) -> None:
     """Its files could not be named."""
     machine = SlaveConnection(HaConfig(role="slave"), 0, FILE_BYTES, 0)
     assert not list(machine.take(memoryview(FRAME_HEADER.pack(offset, 100) + bytes(100)), 0))
@@ -98,12 +98,12 @@ def test_a_slave_comes_back_from_a_master_of_nonsense(run: Run, tmp_path: Path) 
     ]
 
     async def main() -> None:
-        told = 0
+        sent_count = 0
 
         async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal told
-            writer.write(lies[told % len(lies)])
-            told += 1
+            nonlocal sent_count
+            writer.write(lies[sent_count % len(lies)])
+            sent_count += 1
             await reader.read()
             writer.close()
 
@@ -112,7 +112,7 @@ def test_a_slave_comes_back_from_a_master_of_nonsense(run: Run, tmp_path: Path) 
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
             slave = await pair.start(1, "slave", ha={"master_address": address})
             # It has a problem between two connections.
-            await until(lambda: told > 2 * len(lies) and bool(replication(slave).ha_client.problem))
+            await until(lambda: sent_count > 2 * len(lies) and bool(replication(slave).ha_client.problem))
             assert slave.store.max_offset == 0
             await slave.close()
             server.close()

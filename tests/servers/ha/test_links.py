@@ -1,4 +1,4 @@
-"""A link that is cut anywhere, or stands still: a slave's log stays a prefix of its master's."""
+"""Connections that drop or stall anywhere: a slave's log stays a prefix of its master's."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.net.conftest import Run
 from tests.servers.broker.peers import make_request, send
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import QUICK, SMALL, brokers, caught_up, log_bytes, replication, same_view, until
-from tests.servers.ha.test_pairs import send_many, told
+from tests.servers.ha.test_pairs import response_of, send_many
 from tests.support.small_disk import small_disk
 
 BATCH = 1024
@@ -34,9 +34,9 @@ def service_of(master: Broker) -> HaService:
     return master.context.replication.service  # type: ignore[union-attr]
 
 
-async def stands(slave: Broker) -> HaStatus:
+async def ha_status(slave: Broker) -> HaStatus:
     """What a slave says of itself."""
-    return HaStatus.decode((await told(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
+    return HaStatus.decode((await response_of(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
 
 
 def stream_place(start: int, offset: int) -> int:
@@ -69,7 +69,7 @@ def places(records: list[tuple[int, int]]) -> dict[str, Callable[[int], int]]:
     }
 
 
-def test_a_link_is_cut_at_any_place(run: Run, tmp_path: Path) -> None:
+def test_a_connection_may_drop_at_any_byte(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master", ha={"transfer_batch_bytes": BATCH})
@@ -92,7 +92,7 @@ def test_a_link_is_cut_at_any_place(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) -> None:
+def test_a_slave_that_reads_nothing_delays_no_one_else(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             patient = {"slave_timeout_ms": 3_600_000}
@@ -105,14 +105,15 @@ def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) ->
                 link.carries.clear()
                 reached = slave.store.max_offset
                 waiting = [
-                    asyncio.ensure_future(told(master, send("T", bytes(800_000)))) for _ in range(LARGE)
+                    asyncio.ensure_future(response_of(master, send("T", bytes(800_000))))
+                    for _ in range(LARGE)
                 ]
                 await until(lambda: service.transfer.waiting_count == LARGE)
                 (connection,) = service.connections.values()
                 # More than the kernel takes: the rest stays in the log, and costs no memory.
                 await until(lambda: connection._sender.blocked)
                 assert not any(one.done() for one in waiting)
-                hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))
+                hasty = await response_of(master, send("T", b"hasty", properties={"WAIT": "false"}))
                 assert hasty.code == 0
                 service.transfer.tick(1 << 62)
                 answers = [await one for one in waiting]
@@ -131,8 +132,8 @@ def test_a_slave_that_reads_nothing_holds_up_nobody(run: Run, tmp_path: Path) ->
 def test_a_slave_with_a_full_disk_reports_what_it_has(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refusals() -> list[float]:
-        """When the slave said that its disk is full (s)."""
+    def disk_full_times() -> list[float]:
+        """When the slave logged that its disk is full (s)."""
         lines = [one for one in caplog.records if one.getMessage().startswith("master not followed")]
         return [one.created for one in lines if "no space left" in one.getMessage()]
 
@@ -146,9 +147,9 @@ def test_a_slave_with_a_full_disk_reports_what_it_has(
                 slave = await pair.start(1, "slave", store=FEW, store_path=str(disk / "store"))
                 await until(lambda: transfer.push_offset == 0)
                 await send_many(master, 100, 60_000, properties={"WAIT": "false"})
-                while "no space" not in (await stands(slave)).ha_client_info.problem:
+                while "no space" not in (await ha_status(slave)).ha_client_info.problem:
                     await asyncio.sleep(0.002)
-                sending = asyncio.ensure_future(told(master, send("T", b"late")))
+                sending = asyncio.ensure_future(response_of(master, send("T", b"late")))
                 await until(lambda: sending.done() or transfer.waiting_count > 0)
                 transfer.tick(1 << 62)
                 assert (await sending).code in NOT_ON_SLAVE
@@ -156,8 +157,8 @@ def test_a_slave_with_a_full_disk_reports_what_it_has(
                 assert transfer.push_offset <= slave.store.max_offset
                 reached = slave.store.max_offset
                 assert log_bytes(slave.store) == log_bytes(master.store)[:reached]
-                await until(lambda: len(refusals()) > 4)
-                *_, before, last = refusals()
+                await until(lambda: len(disk_full_times()) > 4)
+                *_, before, last = disk_full_times()
                 assert last - before > 4 * QUICK["reconnect_interval_ms"] / 1000, "each time it waits longer"
                 ballast.unlink()
                 await same_view(master, slave)

@@ -1,4 +1,4 @@
-"""Two masters of one name: the second is refused, and an old one stands down before its successor."""
+"""Two masters with one name: the second is rejected, and an old one steps down before its successor."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.net.conftest import Run
 from tests.servers.broker.peers import pull, send
 from tests.servers.ha.pair import brokers, caught_up, log_bytes, same_view, until
 from tests.servers.ha.test_changes import admin, replicas, supervisor
-from tests.servers.ha.test_pairs import send_many, told
+from tests.servers.ha.test_pairs import response_of, send_many
 
 
 def masters_side(one: Broker) -> MasterReplication:
@@ -30,25 +30,25 @@ def has_all(one: HaSupervisor, end_offset: int) -> bool:
         return False
 
 
-def test_a_second_master_is_refused_while_the_first_is_alive(run: Run, tmp_path: Path) -> None:
+def test_a_second_master_is_rejected_while_the_first_is_alive(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             first = await pair.start(0, "async_master")
             with pytest.raises(AnotherMasterError, match=first.address):
                 await pair.start(7, "async_master", broker_id=0)
             other = await pair.start(8, "async_master", broker_id=0, name="broker-b")
-            assert (await told(other, send("T"))).code == 0
-            assert (await told(first, send("T"))).code == 0
+            assert (await response_of(other, send("T"))).code == 0
+            assert (await response_of(first, send("T"))).code == 0
             # Nobody unregisters a master that dies: the next one finds that it does not answer.
             first._reports.name_servers = []  # type: ignore[union-attr]
             await first.close()
             again = await pair.start(7, "async_master", broker_id=0)
-            assert (await told(again, send("T"))).code == 0
+            assert (await response_of(again, send("T"))).code == 0
 
     run(main())
 
 
-def test_an_old_master_stands_down_and_becomes_a_slave(run: Run, tmp_path: Path) -> None:
+def test_an_old_master_steps_down_and_becomes_a_slave(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
             old, new = supervisor(pair, 0, "async_master"), supervisor(pair, 1, "slave")
@@ -64,15 +64,15 @@ def test_an_old_master_stands_down_and_becomes_a_slave(run: Run, tmp_path: Path)
                 ours = log_bytes(old.broker.store)
                 await send_many(new.broker, 5)
                 await masters_side(old.broker).check_rank()
-                refused = await told(old.broker, send("T"))
-                assert refused.code not in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT)
-                assert (await told(old.broker, pull("T"))).code == ResponseCode.NO_PERMISSION
+                rejected = await response_of(old.broker, send("T"))
+                assert rejected.code not in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+                assert (await response_of(old.broker, pull("T"))).code == ResponseCode.NO_PERMISSION
                 # It tells name servers nothing any more, and they would not believe it.
                 await old.broker._report_again()
                 clusters = await tool.clusters()
                 assert clusters.brokers["broker-a"].broker_addrs[0] == new.address
                 await masters_side(new.broker).check_rank()
-                assert (await told(new.broker, send("T"))).code == 0
+                assert (await response_of(new.broker, send("T"))).code == 0
                 await tool.demote(old.address, 2)
                 await until(lambda: has_all(old, new.broker.store.max_offset))
                 await same_view(new.broker, old.broker)
@@ -84,7 +84,7 @@ def test_an_old_master_stands_down_and_becomes_a_slave(run: Run, tmp_path: Path)
     run(main())
 
 
-def test_an_old_master_that_starts_again_is_refused(run: Run, tmp_path: Path) -> None:
+def test_an_old_master_that_starts_again_is_rejected(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair, admin(pair) as tool:
             first, second = supervisor(pair, 0, "async_master"), supervisor(pair, 1, "slave")

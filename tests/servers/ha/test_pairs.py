@@ -20,8 +20,8 @@ from tests.servers.ha.link import linked
 from tests.servers.ha.pair import Pair, brokers, caught_up, log_bytes, replication, same_view, until
 
 
-async def told(one: Broker, request: RemotingCommand) -> RemotingCommand:
-    """The answer of a broker to a request."""
+async def response_of(one: Broker, request: RemotingCommand) -> RemotingCommand:
+    """The response of a broker to a request."""
     async with peer(one) as client:
         return await client.request(request)
 
@@ -72,7 +72,7 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
             # An empty frame would be what gets through the link below, in the place of a message.
             never = dict.fromkeys(("slave_timeout_ms", "heartbeat_interval_ms"), 3_600_000)
             master = await pair.start(0, "sync_master", ha=never)
-            alone = await told(master, send("T", b"alone"))
+            alone = await response_of(master, send("T", b"alone"))
             assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
             assert alone.ext_fields["queueOffset"] == "0"
             service = master.context.replication.service  # type: ignore[union-attr]
@@ -87,14 +87,14 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(run: Run, tmp_path
                         assert slave.store.max_offset == master.store.max_offset
                 link.carries.clear()
                 # The link has asked for one more piece already.
-                assert (await told(master, send("T", b"the last to get through"))).code == 0
-                sending = asyncio.ensure_future(told(master, send("T", b"late")))
+                assert (await response_of(master, send("T", b"the last to get through"))).code == 0
+                sending = asyncio.ensure_future(response_of(master, send("T", b"late")))
                 await until(lambda: service.transfer.waiting_count == 1)
                 service.transfer.tick(1 << 62)
                 late = await sending
                 assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
                 assert late.ext_fields["queueOffset"] == "52"
-                hasty = await told(master, send("T", b"hasty", properties={"WAIT": "false"}))
+                hasty = await response_of(master, send("T", b"hasty", properties={"WAIT": "false"}))
                 assert hasty.code == 0
                 link.carries.set()
 
@@ -130,7 +130,7 @@ def test_a_slave_takes_no_sends_and_serves_pulls(run: Run, tmp_path: Path) -> No
                 send("T", b"no", code=RequestCode.SEND_MESSAGE),
                 make_request(RequestCode.CONSUMER_SEND_MSG_BACK, offset=0, group="G", delayLevel=0),
             ):
-                assert (await told(slave, request)).code == ResponseCode.SYSTEM_BUSY
+                assert (await response_of(slave, request)).code == ResponseCode.SYSTEM_BUSY
             end = make_request(
                 RequestCode.END_TRANSACTION,
                 producerGroup="P",
@@ -140,9 +140,9 @@ def test_a_slave_takes_no_sends_and_serves_pulls(run: Run, tmp_path: Path) -> No
                 fromTransactionCheck="false",
                 msgId="x",
             )
-            assert (await told(slave, end)).code == ResponseCode.SLAVE_NOT_AVAILABLE
+            assert (await response_of(slave, end)).code == ResponseCode.SLAVE_NOT_AVAILABLE
             assert log_bytes(slave.store) == before
-            found = await told(slave, pull("T", 1))
+            found = await response_of(slave, pull("T", 1))
             assert [body[:6] for body in bodies(found)] == [b"000001", b"000005"]
             # The master is alive, so the next pull shall go there.
             assert found.ext_fields["suggestWhichBrokerId"] == "0"
@@ -166,10 +166,10 @@ def test_a_master_sends_consumers_that_read_from_disk_to_its_slave(
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master")
             await send_many(master, 40, 1000)
-            far = await told(master, pull("T", max_msg_nums=2, **filtered))
+            far = await response_of(master, pull("T", max_msg_nums=2, **filtered))
             assert [body[:6] for body in bodies(far)] == [b"000000", b"000004"]
             assert far.ext_fields["suggestWhichBrokerId"] == "1"
-            near = await told(master, pull("T", 0, 8, max_msg_nums=2, **filtered))
+            near = await response_of(master, pull("T", 0, 8, max_msg_nums=2, **filtered))
             assert [body[:6] for body in bodies(near)] == [b"000032", b"000036"]
             assert near.ext_fields["suggestWhichBrokerId"] == "0"
 
@@ -197,7 +197,7 @@ def test_a_pull_held_at_a_slave_is_answered_when_the_message_comes(run: Run, tmp
     run(main())
 
 
-def test_a_slave_that_was_away_goes_on_where_it_was(run: Run, tmp_path: Path) -> None:
+def test_a_slave_that_was_away_continues_where_it_stopped(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master")
@@ -232,7 +232,7 @@ def test_tables_are_copied_and_offsets_do_not_go_back(run: Run, tmp_path: Path) 
         async with brokers(tmp_path) as pair:
             master = await pair.start(0, "async_master")
             await send_many(master, 20)
-            await told(master, pull("T"))
+            await response_of(master, pull("T"))
             slave = await pair.start(1, "slave")
             assert master.context is not None
             assert slave.context is not None
@@ -268,15 +268,19 @@ def test_tables_are_copied_and_offsets_do_not_go_back(run: Run, tmp_path: Path) 
     run(main())
 
 
-def test_both_sides_tell_how_they_stand(run: Run, tmp_path: Path) -> None:
+def test_master_and_slave_report_their_status(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             master, slave = await following(pair, 5)
             await until(lambda: slaves_of(master)[0].ack_offset == master.store.max_offset)
-            found = HaStatus.decode((await told(master, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
+            found = HaStatus.decode(
+                (await response_of(master, make_request(RequestCode.GET_BROKER_HA_STATUS))).body
+            )
             assert (found.master, found.in_sync_slave_nums) == (True, 1)
             assert found.ha_connection_info[0].slave_ack_offset == master.store.max_offset
-            own = HaStatus.decode((await told(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body)
+            own = HaStatus.decode(
+                (await response_of(slave, make_request(RequestCode.GET_BROKER_HA_STATUS))).body
+            )
             assert (own.master, own.ha_client_info.activated) == (False, True)
             assert own.ha_client_info.max_offset == master.store.max_offset
 
@@ -296,9 +300,7 @@ def test_a_slave_that_stops_following_lets_its_thread_end_before_its_socket(run:
 
 
 @pytest.mark.parametrize(("role", "number"), [("slave", 0), ("sync_master", 1), ("async_master", 2)])
-def test_a_role_and_an_id_that_do_not_fit_are_refused(
-    run: Run, tmp_path: Path, role: str, number: int
-) -> None:
+def test_a_role_and_an_id_that_do_not_fit_raise(run: Run, tmp_path: Path, role: str, number: int) -> None:
     async def main() -> None:
         async with brokers(tmp_path) as pair:
             with pytest.raises(ConfigError, match="brokerRole"):

@@ -187,13 +187,13 @@ def test_addresses_and_networks_are_named(text: str, host: str, named: bool) -> 
     assert Admission(HaConfig(allowed_slaves=text)).names_address(host) is named
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_an_invalid_address_raises() -> None:
     with pytest.raises(ConfigError, match="allowed_slaves"):
         HaConfig(allowed_slaves="slave-1.example.org")
 
 
 class Slave:
-    """A slave that says what a test has it say."""
+    """A slave that sends what a test gives it."""
 
     def __init__(self, service: HaService, receive_bytes: int = 0) -> None:
         self.socket = socket.socket()
@@ -302,7 +302,7 @@ entries = [{resource = ["Cluster:*", "Topic:*"], actions = ["Get"], decision = "
 """
 
 
-def test_slave_signs_what_it_asks_a_master_with_access_control(run: Run, tmp_path: Path) -> None:
+def test_slave_signs_its_requests_to_a_master_with_access_control(run: Run, tmp_path: Path) -> None:
     """It copies tables, and compares its log when it comes again; refused, it says so and keeps its log."""
     users, less = tmp_path / "acl.toml", tmp_path / "less.toml"
     users.write_text(ACL + SLAVES_USER)

@@ -47,15 +47,15 @@ def test_a_slave_is_found_by_its_name_and_not_by_how_its_address_is_written(run:
     async def main() -> None:
         async with brokers(tmp_path) as pair, two_slaves(pair) as (behind, foremost):
             more = foremost.broker.store.max_offset - behind.broker.store.max_offset
-            told = f"the slave {foremost.address} has {more} bytes more"
+            problem = f"the slave {foremost.address} has {more} bytes more"
             also = behind.address.replace("127.0.0.1", "localhost")
             async with name_server(tmp_path / "empty") as empty, asking(pair.name_server.address) as tool:
                 for address in (behind.address, also):
-                    with pytest.raises(NotPromotedError, match=told):
+                    with pytest.raises(NotPromotedError, match=problem):
                         await tool.promote(address)
                 # What one name server does not know, another one does.
                 async with asking(empty.address, pair.name_server.address) as both:
-                    with pytest.raises(NotPromotedError, match=told):
+                    with pytest.raises(NotPromotedError, match=problem):
                         await both.promote(also)
                     also = foremost.address.replace("127.0.0.1", "localhost")
                     assert (await both.promote(also)).document()["brokerRole"] == "ASYNC_MASTER"

@@ -16,7 +16,7 @@ from tests.servers.ha.consumer_view import consumer_view, differences
 from tests.servers.ha.link import linked
 from tests.servers.ha.pair import SMALL, brokers, caught_up, port_of, replication, same_view, until
 from tests.servers.ha.test_links import service_of
-from tests.servers.ha.test_pairs import send_many, told
+from tests.servers.ha.test_pairs import response_of, send_many
 
 FILE_BYTES = SMALL["mapped_file_size_bytes"]
 BODY_BYTES = 5_000
@@ -37,19 +37,19 @@ def fill(folder: Path, count: int = 400, *, deleted_files: int = 0) -> None:
 async def know_topics(master: Broker) -> None:
     """Have the topics whose messages were put past the broker."""
     for topic in ("T", "Rare"):
-        assert (await told(master, send(topic, bytes(BODY_BYTES), queue_id=3))).code == 0
+        assert (await response_of(master, send(topic, bytes(BODY_BYTES), queue_id=3))).code == 0
 
 
 async def commit(one: Broker, topic: str, offsets: dict[int, int]) -> None:
     """A group has consumed so far."""
     for queue_id, offset in offsets.items():
         fields = {"consumerGroup": "G", "topic": topic, "queueId": queue_id, "commitOffset": offset}
-        assert (await told(one, make_request(RequestCode.UPDATE_CONSUMER_OFFSET, **fields))).code == 0
+        assert (await response_of(one, make_request(RequestCode.UPDATE_CONSUMER_OFFSET, **fields))).code == 0
 
 
 async def pulled(one: Broker, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
     """Code, and where to go on (units), that a consumer hears."""
-    answer: RemotingCommand = await told(one, pull(topic, queue_id, offset))
+    answer: RemotingCommand = await response_of(one, pull(topic, queue_id, offset))
     return answer.code, int(answer.ext_fields["nextBeginOffset"])
 
 
@@ -145,7 +145,7 @@ def test_a_slave_is_started_again_at_any_stage(run: Run, tmp_path: Path, carried
     run(main())
 
 
-def test_a_slave_whose_next_bytes_are_deleted_at_the_master_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_slave_whose_next_bytes_are_deleted_at_the_master_reports_it(run: Run, tmp_path: Path) -> None:
     """It goes on to serve what it has; emptied, it follows again."""
 
     async def main() -> None:

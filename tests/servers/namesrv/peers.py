@@ -50,7 +50,7 @@ def registration(
     fields: dict[str, str] | None = None,
     **header: Any,
 ) -> RemotingCommand:
-    """What broker-a of cluster C sends."""
+    """The registration of broker-a in cluster C."""
     table = {name: TopicConfig(name, 4, 4) for name in topics}
     body = RegisterBrokerBody(
         topic_config_serialize_wrapper=TopicConfigTable(topic_config_table=table, data_version=version)
@@ -64,11 +64,6 @@ def registration(
     }
     head = RegisterBrokerRequestHeader(broker_addr=broker_addr, broker_id=broker_id, **facts)
     return RemotingCommand.request(RequestCode.REGISTER_BROKER, head, body, ext_fields=fields)
-
-
-def asked(code: RequestCode, body: bytes = b"", **fields: str) -> RemotingCommand:
-    """A request with its fields as they travel."""
-    return RemotingCommand.request(code, body=body, ext_fields=fields)
 
 
 def topics_of(server: NameServer) -> list[str]:

@@ -1,4 +1,4 @@
-"""Answers about all topics and brokers: what they say, and that nobody waits while one is made."""
+"""Answers about all topics and brokers: their content, and that other clients need not wait for them."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -15,7 +15,8 @@ from pyledger.protocol.namesrv.route_table import RouteTable
 from pyledger.servers.namesrv.topic_list import topic_list
 from pyledger.wire.remoting.bodies.topic_config import TopicList
 from tests.net.conftest import Run
-from tests.servers.namesrv.peers import asked, name_server, peer, topics_of
+from tests.servers.broker.peers import make_request
+from tests.servers.namesrv.peers import name_server, peer, topics_of
 
 UNIT, SUBSCRIPTION = 1, 2
 TOPICS = 30_000
@@ -46,7 +47,7 @@ def names_of(table: RouteTable, wanted: Any) -> tuple[str, ...]:
     return tuple(sorted(name for name, one in routes.items() if one is not None and wanted(one)))
 
 
-def test_they_list_what_the_routes_say(run: Run, tmp_path: Path) -> None:
+def test_lists_agree_with_the_routes(run: Run, tmp_path: Path) -> None:
     wanted = [
         lambda _: True,
         lambda route: any(one.cluster == "c0" for one in route.brokers),
@@ -60,14 +61,16 @@ def test_they_list_what_the_routes_say(run: Run, tmp_path: Path) -> None:
             async with name_server(tmp_path) as server, peer(server) as client:
                 fill(server.routes, 3, 2_500, flags)
                 for (code, fields), one in zip(LISTS.items(), wanted, strict=True):
-                    answer = await client.request(asked(code, **fields))
+                    answer = await client.request(make_request(code, **fields))
                     expected = TopicList(topic_list=names_of(server.routes, one)).encode()
                     assert bytes(answer.body) == expected
                 server.routes.delete_topic("topic-0")
-                answer = await client.request(asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+                answer = await client.request(make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
                 expected = TopicList(topic_list=tuple(topics_of(server))).encode()
                 assert bytes(answer.body) == expected
-                answer = await client.request(asked(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="unknown"))
+                answer = await client.request(
+                    make_request(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="unknown")
+                )
                 assert bytes(answer.body) == b'{"topicList":[]}'
 
     run(main())
@@ -78,10 +81,10 @@ def test_others_are_answered_while_one_is_made(run: Run, tmp_path: Path, code: R
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client, peer(server) as other:
             fill(server.routes, 2, TOPICS)
-            task = asyncio.create_task(client.request(asked(code, **LISTS[code])))
+            task = asyncio.create_task(client.request(make_request(code, **LISTS[code])))
             answered = 0
             while not task.done():
-                answer = await other.request(asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="absent"))
+                answer = await other.request(make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="absent"))
                 assert answer.code == ResponseCode.TOPIC_NOT_EXIST
                 answered += 1
             assert task.result().code == ResponseCode.SUCCESS
@@ -90,7 +93,7 @@ def test_others_are_answered_while_one_is_made(run: Run, tmp_path: Path, code: R
     run(main())
 
 
-def test_who_asks_for_the_same_gets_the_same(run: Run) -> None:
+def test_requests_for_the_same_answer_share_it(run: Run) -> None:
     async def main() -> None:
         table, made = RouteTable(), 0
         answers = LargeAnswers(lambda: table.generation)
@@ -108,7 +111,7 @@ def test_who_asks_for_the_same_gets_the_same(run: Run) -> None:
         table.generation += 1
         first = asyncio.create_task(answers.body("key", make))
         await asyncio.sleep(0)
-        # It has begun; what others learn must not be older than their question.
+        # It has begun; later requests must not get an older state.
         table.generation += 1
         assert await ask(50) == {b'{"topicList":["made 3"]}'}
         assert await first == b'{"topicList":["made 2"]}'

@@ -1,4 +1,4 @@
-"""A name server on loopback: what brokers tell it, what operators may change, whom it tells what."""
+"""A name server on loopback: registrations of brokers, changes by operators, notices to brokers."""
 
 import asyncio
 import threading
@@ -20,28 +20,32 @@ from pyledger.servers.namesrv.server import NameServer
 from pyledger.wire.remoting.command import RemotingCommand, encode_frame
 from tests.net.conftest import Run
 from tests.net.peers import until
-from tests.servers.namesrv.peers import asked, name_server, peer, registration, topics_of
+from tests.servers.broker.peers import make_request
+from tests.servers.namesrv.peers import name_server, peer, registration, topics_of
 
 CHANGES = [
-    asked(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v"),
-    asked(RequestCode.DELETE_KV_CONFIG, namespace="N", key="k"),
-    asked(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
-    asked(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
-    asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"),
-    asked(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
+    make_request(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v"),
+    make_request(RequestCode.DELETE_KV_CONFIG, namespace="N", key="k"),
+    make_request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
+    make_request(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
+    make_request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"),
+    make_request(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
 ]
 BROKER = {"brokerName": "broker-a", "clusterName": "C", "brokerAddr": "127.0.0.1:10911", "brokerId": "0"}
-CLUSTERS = asked(RequestCode.GET_BROKER_CLUSTER_INFO)
+CLUSTERS = make_request(RequestCode.GET_BROKER_CLUSTER_INFO)
+KV_LIST = make_request(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="N")
+KV_VALUE = make_request(RequestCode.GET_KV_CONFIG, namespace="N", key="k")
+CONFIG = make_request(RequestCode.GET_NAMESRV_CONFIG)
 EMPTY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
 def route(topic: str, version: int = 479, **fields: str) -> RemotingCommand:
-    command = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, **fields)
+    command = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, **fields)
     command.version = version
     return command
 
 
-def test_every_change_is_refused_until_allowed(run: Run, tmp_path: Path) -> None:
+def test_changes_are_rejected_until_they_are_enabled(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
             assert (await client.request(registration())).code == 0
@@ -53,9 +57,7 @@ def test_every_change_is_refused_until_allowed(run: Run, tmp_path: Path) -> None
                     True,
                 )
             assert server.routes.describe(0).partition("live")[0] == before
-            assert (
-                await client.request(asked(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="N"))
-            ).code == 22
+            assert (await client.request(KV_LIST)).code == 22
 
         async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
             for command in CHANGES:
@@ -110,19 +112,19 @@ def test_registration_is_checked_and_may_be_compressed_or_old(run: Run, tmp_path
             assert (await client.request(old)).code == 0
             assert topics_of(server) == ["Old"]
             version = b'{"counter":10,"stateVersion":0,"timestamp":1}'
-            packed = b"".join(
+            content = b"".join(
                 len(part).to_bytes(4, "big") + part if isinstance(part, bytes) else part.to_bytes(4, "big")
                 for part in (version, 1, b"Packed 4 4 6 SINGLE_TAG", b"[]", 0)
             )
             small = registration(body_crc32=0, compressed=True)
-            small.body = zlib.compress(packed)
+            small.body = zlib.compress(content)
             assert (await client.request(small)).code == 0
             assert topics_of(server) == ["Old", "Packed"]
 
     run(main())
 
 
-def test_compressed_registration_that_unpacks_without_end_is_refused(run: Run, tmp_path: Path) -> None:
+def test_registration_that_decompresses_to_too_many_bytes_is_rejected(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
             bomb = registration(body_crc32=0, compressed=True)
@@ -134,7 +136,9 @@ def test_compressed_registration_that_unpacks_without_end_is_refused(run: Run, t
     run(main())
 
 
-def test_broker_goes_with_its_connection_and_a_client_does_not_matter(run: Run, tmp_path: Path) -> None:
+def test_broker_is_removed_with_its_connection_but_not_with_that_of_a_client(
+    run: Run, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
             async with peer(server) as broker:
@@ -148,19 +152,19 @@ def test_broker_goes_with_its_connection_and_a_client_does_not_matter(run: Run, 
     run(main())
 
 
-def test_all_brokers_of_a_connection_go_with_it(run: Run, tmp_path: Path) -> None:
-    """More than may ask to leave at a time, after one of them has, whatever timeouts they announced."""
+def test_all_brokers_of_a_connection_are_removed_with_it(run: Run, tmp_path: Path) -> None:
+    """More than the queue of unregistrations takes, with one unregistered before, whatever their timeouts."""
 
     async def main() -> None:
         async with name_server(tmp_path, unregister_queue_capacity=2) as server:
             async with peer(server) as broker:
                 for number in range(20):
-                    said = registration(
+                    request = registration(
                         f"h:{number}", broker_name=f"b{number}", heartbeat_timeout_millis=1 << 60
                     )
-                    assert (await broker.request(said)).code == 0
+                    assert (await broker.request(request)).code == 0
                 leaving = BROKER | {"brokerName": "b0", "brokerAddr": "h:0"}
-                await broker.request(asked(RequestCode.UNREGISTER_BROKER, **leaving))
+                await broker.request(make_request(RequestCode.UNREGISTER_BROKER, **leaving))
                 assert len(server.routes.clusters().brokers) == 19
             await until(lambda: server.routes.describe(0) == "empty")
 
@@ -185,13 +189,7 @@ def test_unregistered_broker_is_gone_with_the_next_request(run: Run, tmp_path: P
     async def main() -> None:
         async with name_server(tmp_path, unregister_queue_capacity=1) as server, peer(server) as client:
             await client.request(registration())
-            place = {
-                "brokerName": "broker-a",
-                "clusterName": "C",
-                "brokerAddr": "127.0.0.1:10911",
-                "brokerId": "0",
-            }
-            assert (await client.request(asked(RequestCode.UNREGISTER_BROKER, **place))).code == 0
+            assert (await client.request(make_request(RequestCode.UNREGISTER_BROKER, **BROKER))).code == 0
             assert bytes((await client.request(CLUSTERS)).body) == EMPTY
 
     run(main())
@@ -200,7 +198,7 @@ def test_unregistered_broker_is_gone_with_the_next_request(run: Run, tmp_path: P
 def test_data_version_is_compared_and_heartbeats_are_taken(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
-            same = asked(
+            same = make_request(
                 RequestCode.QUERY_DATA_VERSION, b'{"counter":1,"stateVersion":0,"timestamp":1000}', **BROKER
             )
             answer = await client.request(same)
@@ -209,34 +207,34 @@ def test_data_version_is_compared_and_heartbeats_are_taken(run: Run, tmp_path: P
             answer = await client.request(same)
             assert answer.ext_fields == {"changed": "false"}
             assert bytes(answer.body) == b'{"counter":1,"stateVersion":0,"timestamp":1000}'
-            assert (await client.request(asked(RequestCode.BROKER_HEARTBEAT, **BROKER))).code == 0
+            assert (await client.request(make_request(RequestCode.BROKER_HEARTBEAT, **BROKER))).code == 0
 
     run(main())
 
 
-def test_members_are_told_of_a_new_smallest_id(run: Run, tmp_path: Path) -> None:
+def test_members_are_notified_of_a_new_smallest_id(run: Run, tmp_path: Path) -> None:
     async def main() -> list[dict[str, str]]:
-        told: list[dict[str, str]] = []
+        notified: list[dict[str, str]] = []
 
-        def hear(_connection: Any, request: RemotingCommand) -> None:
+        def take_notice(_connection: Any, request: RemotingCommand) -> None:
             assert request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
             assert request.is_oneway
-            told.append(request.ext_fields)
+            notified.append(request.ext_fields)
 
-        slave = RemotingServer(hear, config=NetConfig())
+        slave = RemotingServer(take_notice, config=NetConfig())
         await slave.start()
         address = f"127.0.0.1:{slave.port}"
         async with name_server(tmp_path, notify_min_broker_id_changed=True) as server, peer(server) as client:
             await client.request(registration(address, broker_id=1, enable_acting_master=True))
             async with peer(server) as master:
                 await master.request(registration("127.0.0.1:1", enable_acting_master=True))
-                await until(lambda: len(told) == 1)
-            await until(lambda: len(told) == 2)
+                await until(lambda: len(notified) == 1)
+            await until(lambda: len(notified) == 2)
         await slave.close()
-        come, gone = told
+        come, gone = notified
         assert come == {"minBrokerId": "0", "minBrokerAddr": "127.0.0.1:1", "haBrokerAddr": "127.0.0.1:10912"}
         assert gone == {"minBrokerId": "1", "minBrokerAddr": address, "offlineBrokerAddr": "127.0.0.1:1"}
-        return told
+        return notified
 
     run(main())
 
@@ -252,7 +250,9 @@ def test_unreachable_member_does_not_matter(run: Run, tmp_path: Path) -> None:
 
 
 def test_order_topics_reach_brokers_and_clients_where_switched_on(run: Run, tmp_path: Path) -> None:
-    put = asked(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="Orders", value="broker-a:4")
+    put = make_request(
+        RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="Orders", value="broker-a:4"
+    )
 
     async def main(**settings: Any) -> tuple[bytes, bool]:
         async with name_server(tmp_path, admin_enabled=True, **settings) as server, peer(server) as client:
@@ -275,7 +275,7 @@ def test_lists_can_be_switched_off_and_routes_wait_for_brokers(run: Run, tmp_pat
                 (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "C"}),
                 (RequestCode.GET_UNIT_TOPIC_LIST, {}),
             ):
-                answer = await client.request(asked(code, **fields))
+                answer = await client.request(make_request(code, **fields))
                 assert (answer.code, answer.remark) == (1, "disable")
             answer = await client.request(route("Orders"))
             assert (answer.code, answer.remark) == (1, "name server not ready")
@@ -286,17 +286,18 @@ def test_lists_can_be_switched_off_and_routes_wait_for_brokers(run: Run, tmp_pat
 def test_settings_are_shown_and_changed_within_limits(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
-            shown = asked(RequestCode.GET_NAMESRV_CONFIG)
 
             async def change(text: str) -> int:
-                return (await client.request(asked(RequestCode.UPDATE_NAMESRV_CONFIG, text.encode()))).code
+                return (
+                    await client.request(make_request(RequestCode.UPDATE_NAMESRV_CONFIG, text.encode()))
+                ).code
 
-            text = bytes((await client.request(shown)).body)
+            text = bytes((await client.request(CONFIG)).body)
             assert b"orderMessageEnable=false\n" in text
             assert b"serverChannelMaxIdleTimeSeconds=120\n" in text
             assert b"clientChannelMaxIdleTimeSeconds" not in text
             assert await change("orderMessageEnable=true\nscanNotActiveBrokerInterval=77") == 0
-            assert b"orderMessageEnable=true\n" in bytes((await client.request(shown)).body)
+            assert b"orderMessageEnable=true\n" in bytes((await client.request(CONFIG)).body)
             assert server.routes.config.scan_interval_ms == 77
             assert await change("kvConfigPath=/tmp/x") == ResponseCode.NO_PERMISSION
             assert await change("configBlackList=") == ResponseCode.NO_PERMISSION
@@ -312,9 +313,7 @@ def test_settings_are_shown_and_changed_within_limits(run: Run, tmp_path: Path) 
 def test_paths_are_shown_to_operators_only(run: Run, tmp_path: Path) -> None:
     async def main(**settings: Any) -> bool:
         async with name_server(tmp_path, **settings) as server, peer(server) as client:
-            return b"\nkvConfigPath=" in bytes(
-                (await client.request(asked(RequestCode.GET_NAMESRV_CONFIG))).body
-            )
+            return b"\nkvConfigPath=" in bytes((await client.request(CONFIG)).body)
 
     assert not run(main())
     assert run(main(admin_enabled=True))
@@ -326,7 +325,7 @@ def test_topic_is_registered_by_itself(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
             await client.request(registration())
-            command = asked(RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic="Single")
+            command = make_request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic="Single")
             assert (await client.request(command)).code == 0
             assert topics_of(server) == ["Orders", "Single", "TBW102"]
 
@@ -336,7 +335,7 @@ def test_topic_is_registered_by_itself(run: Run, tmp_path: Path) -> None:
 def test_missing_field_and_unknown_code_are_answered(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with name_server(tmp_path) as server, peer(server) as client:
-            answer = await client.request(asked(RequestCode.GET_ROUTEINFO_BY_TOPIC))
+            answer = await client.request(make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC))
             assert answer.code == 1
             assert "topic" in (answer.remark or "")
             answer = await client.request(RemotingCommand.request(9999))
@@ -362,15 +361,17 @@ def test_key_value_table_outlives_the_name_server(run: Run, tmp_path: Path) -> N
     async def write() -> None:
         async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
             for value in ("1", "2"):
-                await client.request(asked(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value=value))
-            await client.request(asked(RequestCode.PUT_KV_CONFIG, namespace="N", key="gone", value="x"))
-            await client.request(asked(RequestCode.DELETE_KV_CONFIG, namespace="N", key="gone"))
+                await client.request(
+                    make_request(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value=value)
+                )
+            await client.request(
+                make_request(RequestCode.PUT_KV_CONFIG, namespace="N", key="gone", value="x")
+            )
+            await client.request(make_request(RequestCode.DELETE_KV_CONFIG, namespace="N", key="gone"))
 
     async def read() -> bytes:
         async with name_server(tmp_path) as server, peer(server) as client:
-            return bytes(
-                (await client.request(asked(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="N"))).body
-            )
+            return bytes((await client.request(KV_LIST)).body)
 
     run(write())
     file = tmp_path / "kv" / "kvConfig.json"
@@ -388,11 +389,11 @@ def test_key_value_change_that_cannot_be_written_is_not_seen(run: Run, tmp_path:
 
     async def main() -> None:
         async with name_server(tmp_path, admin_enabled=True) as server, peer(server) as client:
-            put = asked(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v")
+            put = make_request(RequestCode.PUT_KV_CONFIG, namespace="N", key="k", value="v")
             answer = await client.request(put)
             assert answer.code == 1
             assert "cannot be written" in (answer.remark or "")
-            assert (await client.request(asked(RequestCode.GET_KV_CONFIG, namespace="N", key="k"))).code == 22
+            assert (await client.request(KV_VALUE)).code == 22
 
     run(main())
 
@@ -419,8 +420,8 @@ def test_repeated_registration_is_read_once_and_any_change_is_seen(
                 )
                 assert b"mappingDataVersion" in again.body
                 assert (await client.request(again)).code == 0
-            assert read == ["broker-a"], "a time stamp that nobody looks at"
-            await client.request(asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"))
+            assert read == ["broker-a"], "only a timestamp differs that is not used"
+            await client.request(make_request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"))
             assert (await client.request(route("Orders"))).code == ResponseCode.TOPIC_NOT_EXIST
             assert (await client.request(again)).code == 0
             assert (await client.request(route("Orders"))).code == 0, (
@@ -435,7 +436,7 @@ def test_repeated_registration_is_read_once_and_any_change_is_seen(
     run(main())
 
 
-def test_routes_are_encoded_anew_whenever_something_changes(run: Run, tmp_path: Path) -> None:
+def test_routes_are_encoded_again_after_every_change(run: Run, tmp_path: Path) -> None:
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Orders"}
 
     async def main() -> None:
@@ -449,12 +450,12 @@ def test_routes_are_encoded_anew_whenever_something_changes(run: Run, tmp_path: 
             seen = [await found()]
             for change in (
                 registration("127.0.0.1:10921", broker_id=1),
-                asked(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
-                asked(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:4"),
-                asked(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
-                asked(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:5"),
-                asked(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=false"),
-                asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"),
+                make_request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"),
+                make_request(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:4"),
+                make_request(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
+                make_request(RequestCode.PUT_KV_CONFIG, **order, value="broker-a:5"),
+                make_request(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=false"),
+                make_request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="Orders"),
             ):
                 assert (await client.request(change)).code == 0
                 seen.append(await found())
