@@ -1,4 +1,4 @@
-"""The typed face of the native module. One section per fragment, in the order of `_core.pyx`."""
+"""Types and docstrings of the native module. One section per fragment, in the order of `_core.pyx`."""
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ def quorum_index(water_marks: list[int], voters: int) -> int:
     Source: DLedger DLedgerEntryPusher.java (QuorumAckChecker); etcd raft quorum/majority.go (CommittedIndex).
     """
 
-# --- notifier.pyx
+# --- event_notifier.pyx
 
 @final
 class EventNotifier:
@@ -116,7 +116,7 @@ class EventNotifier:
     def notify(self) -> None:
         """Wake the sleeper, or let its next `wait` return at once."""
 
-# --- mapping.pyx
+# --- file_mapping.pyx
 
 def mapped_file_count() -> int:
     """Files that are mapped now; the kernel limits the mappings of a process (vm.max_map_count)."""
@@ -161,7 +161,7 @@ def decompressed_blocks() -> tuple[int, int]:
 def limit_decompressed_bytes(limit_bytes: int) -> int:
     """Set about how many decompressed bytes of cold segments stay in memory; return the old limit."""
 
-def decompress_block(packed: Buffer, size_bytes: int) -> bytes | None:
+def decompress_block(compressed: Buffer, size_bytes: int) -> bytes | None:
     """Decompress one LZ4 block of known size (bytes); None when it is not one."""
 
 def frame_digest(data: Buffer) -> int:
@@ -229,7 +229,7 @@ class MappedFile:
         Args:
             path: Where; the folder exists.
             size_bytes: Length of the file.
-            allocate_chunk_bytes: Allocate in steps of this size as writing goes on; 0: everything now.
+            allocate_chunk_bytes: Allocate in steps of this size as the file fills; 0: everything now.
             warm: Populate the page tables for writing.
             pooled: Append to memory until `commit`.
 
@@ -579,7 +579,7 @@ class CommitFutures:
     def expire(self) -> None:
         """Complete with False the futures that timed out; the event loop calls this."""
 
-# --- flush_service.pyx
+# --- flush_policy.pyx
 
 @final
 class FlushPolicy:
@@ -633,7 +633,7 @@ class FlushPolicy:
         """Start a pass, for callers that apply the page rule themselves, as `MappedFileQueue.flush` does.
 
         Args:
-            now_ms: Monotonic time (ms); never goes back.
+            now_ms: Monotonic time (ms); must not decrease.
 
         Returns:
             Least pages of this pass: 0 in a thorough one.
@@ -644,7 +644,7 @@ class FlushPolicy:
         """Start a pass and decide.
 
         Args:
-            now_ms: Monotonic time (ms); never goes back.
+            now_ms: Monotonic time (ms); must not decrease.
             wrote_where: End of what is written (offset in bytes; 0 is the start of a file).
             flushed_where: End of what is durable (offset in bytes).
             file_size_bytes: Size of each file; offsets are counted through the files.
@@ -657,9 +657,9 @@ class FlushPolicy:
 
 @final
 class JournalWriter:
-    """The end of a bookie's journal: one thread appends, another writes and syncs by `run`.
+    """The end of a bookie's journal: one thread appends, another one writes and syncs in `run`.
 
-    Each batch that was synced at once ends with padding to a block of 512 bytes, and in it a seal; see
+    Each synced batch is padded to a multiple of 512 bytes, and the padding contains a seal; see
     `pyledger.wire.bookkeeper.journal`.
 
     Attributes:
@@ -693,7 +693,7 @@ class JournalWriter:
         """
 
     def kick(self) -> None:
-        """Have what was appended written."""
+        """Request a write of everything appended so far."""
 
     @property
     def event_fd(self) -> int:
@@ -705,22 +705,22 @@ class JournalWriter:
 
     @property
     def written(self) -> int:
-        """Of them, those the operating system has."""
+        """Bytes of these that were written to the operating system."""
 
     @property
     def synced(self) -> int:
-        """Of them, those on disk."""
+        """Bytes of these that are on disk."""
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Number of the file and position (bytes) up to which all is on disk."""
+        """File number and position (bytes) up to which everything is on disk."""
 
     @property
     def failed(self) -> bool:
-        """Whether a write or sync failed: what is not on disk never will be."""
+        """Whether a write or sync failed. Records that are not on disk by then are lost."""
 
     def open_file(self, path: str, fd: int, number: int, position: int) -> None:
-        """Go on in another file, whose header (`position` bytes) is there; while `run` does not run."""
+        """Continue in another file, which has its header (`position` bytes); `run` must not be active."""
 
     def run(self) -> bool:
         """Write and sync what is appended, without the GIL, until the file is full or the writer was closed.
@@ -733,20 +733,20 @@ class JournalWriter:
         """
 
     def fail(self, cause: BaseException) -> None:
-        """Let it fail from outside, as when no new file can be made."""
+        """Mark the writer as failed, for example because no new file can be created."""
 
     def close(self) -> None:
-        """Append no more; `run` ends once all is on disk."""
+        """Accept no more records; `run` returns once everything is on disk."""
 
-# --- add_intake.pyx
+# --- add_decoder.pyx
 
 @final
 class AddIntake:
-    """Takes batches of plain adds from their frames to memory and journal.
+    """Decodes batches of plain adds and passes their entries to the write cache and the journal.
 
-    What it does with an add is what `protocol.bookkeeper.bookie.BookieRules` would; what is not the plain
-    case it leaves to them: other requests, ledgers that are new or fenced, wrong keys, flags, entries that
-    name themselves otherwise than their request.
+    The result is the same as that of `protocol.bookkeeper.bookie.BookieRules`, which handles everything that
+    is not plain: other requests, new or fenced ledgers, wrong keys, flags, and entries whose ids differ from
+    those of their request.
     """
 
     def __init__(
@@ -761,26 +761,26 @@ class AddIntake:
         """An intake of one bookie.
 
         Args:
-            writers: Its journals. Adds of a ledger go to that at its id modulo their number.
-            ledgers: All that it knows, with `master_key`, `fenced` and `last_add_confirmed`.
-            last_ids: The highest entry of each.
-            entry_id_max: The highest entry that it can keep.
-            step_max: An entry farther beyond the last one of its ledger is left to the rules.
+            writers: Its journals. The ledger id modulo their number selects the journal of a ledger.
+            ledgers: All known ledgers, with `master_key`, `fenced` and `last_add_confirmed`.
+            last_ids: The highest entry id of each ledger.
+            entry_id_max: The highest entry id that can be stored.
+            step_max: An entry id that exceeds the last one of its ledger by more than this is not plain.
         """
 
     def take(
         self, frames: list[memoryview], at: int, cache: dict[int, dict[int, bytes]], *, version2: bool
     ) -> tuple[int, bytes, int, list[int]]:
-        """Take the batch of plain adds that begins at a frame, and let its journal write.
+        """Decode the batch of plain adds that begins at a frame, and append it to its journal.
 
         Args:
-            frames: Without their lengths.
-            at: Which of them is the first.
-            cache: Gets the entries, by ledger and entry.
-            version2: Whether the frames are of version 2 of the protocol, else of version 3.
+            frames: Frames without their length words.
+            at: Index of the first frame to decode.
+            cache: Receives the entries, by ledger id and entry id.
+            version2: Whether the frames use version 2 of the protocol instead of version 3.
 
-        Returns: How many were taken, all of one journal; their responses, to be sent once it is on disk up to
-        its `appended`; bytes of the entries; their ledgers.
+        Returns: The number of adds taken, all of one journal; their responses, to be sent once the journal is
+        on disk up to its `appended`; the bytes of the entries; their ledgers.
 
         Raises:
             StoreFailedError: The journal has failed.
@@ -789,9 +789,9 @@ class AddIntake:
 # --- record_encoder.pyx
 
 def copy_and_digest(target: Buffer, bodies: list[bytes]) -> int:
-    """Copy bodies one after the other into a writable buffer and digest each; the last CRC.
+    """Copy bodies one after the other into a writable buffer and digest each; return the last CRC.
 
-    What appending cannot do without: benchmarks measure the append against it.
+    Every append must do at least this work, so benchmarks compare appends with it.
     """
 
 # --- commit_log.pyx
@@ -837,7 +837,7 @@ class CommitLog:
                 its `term`. One thread appends then. None: the log holds records alone.
         """
     def appender(self, topic: str, queue_id: int) -> QueueAppender:
-        """The prepared way to one queue; the same object at every call.
+        """Return the appender of one queue, always the same object.
 
         Raises:
             IllegalMessageError: the topic's name or the queue id is not allowed.
@@ -847,7 +847,7 @@ class CommitLog:
     def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set it (units) after a recovery, before the first append."""
     def note_store_timestamp(self, timestamp_ms: int) -> None:
-        """A record of this store time (ms) was written by other means; none of an earlier one follows."""
+        """Note that a record of this store time (ms) was written otherwise; later ones are not older."""
     def reject_appends(self, make_error: Callable[[], Exception] | None) -> None:
         """Let every append fail with the error that `make_error` returns; None: accept appends again."""
     def append(
@@ -890,7 +890,7 @@ class CommitLog:
             (physical_offset, size_bytes, queue_offset, store_timestamp_ms).
 
         Raises:
-            IllegalMessageError: something that no reader could read back.
+            IllegalMessageError: the message could not be read back.
             RecordTooLargeError: body, properties or record exceed a limit.
             StoreFullError: no space for a new file; nothing was written.
             StoreFailedError: an earlier flush failed.
@@ -1024,7 +1024,7 @@ class CommitLog:
 
 @final
 class QueueAppender:
-    """The prepared way to one queue, from `CommitLog.appender`: its header is encoded once."""
+    """Appends to one queue, with a header that is encoded once; see `CommitLog.appender`."""
 
     log: CommitLog
     topic: str
@@ -1099,9 +1099,9 @@ def choose_queues(
 
 @final
 class DurableAppender:
-    """A prepared way to one queue of a store with sync flush: returns once the messages are on disk.
+    """Appends to one queue of a store with sync flush; returns once the messages are on disk.
 
-    The face of `QueueAppender`, which a store with async flush hands out itself.
+    It has the methods of `QueueAppender`, which a store with async flush returns instead.
     """
 
     appender: QueueAppender
@@ -1160,7 +1160,7 @@ class DurableAppender:
 
 @final
 class ScanStop:
-    """Where and why a walk ended, and what it met on its way."""
+    """Where and why a walk ended, and what it found."""
 
     next_offset: int
     """Physical offset (bytes) where the next record was expected."""
@@ -1289,7 +1289,7 @@ DLedgerEntryTuple = tuple[int, int, int, int, bytes, int, int, int, int]
 
 @final
 class EntryStop:
-    """Where and why a walk over a DLedger log ended, and what it met on its way."""
+    """Where and why a walk over a DLedger log ended, and what it found."""
 
     status: str
     @property
@@ -1417,9 +1417,9 @@ class DLedgerLog:
     def set_range(self, begin_index: int, end_index: int, end_term: int) -> None:
         """Set what the files hold, after recovery, truncation or removal of files."""
     def close(self) -> None:
-        """Close data and index; nothing can be appended or read any more."""
+        """Close data and index files."""
     def clear(self) -> None:
-        """Remove all files: the log is as one where nothing was ever appended.
+        """Remove all files; the log is empty afterwards.
 
         Durability: the files are gone on return; a crash meanwhile leaves the first ones.
         """
@@ -1429,21 +1429,22 @@ class DLedgerLog:
     def end_offset(self) -> int:
         """Where the next entry starts, or the filler before it (bytes)."""
     def append_many(self, term: int, bodies: Sequence[Buffer]) -> list[int]:
-        """Append entries as a leader, one after the other; returns their offsets (bytes).
+        """Append entries as a leader; return their offsets (bytes).
 
         Raises:
             RecordTooLargeError: longer than 4 MiB with its head, or than a data file. Nothing was appended.
-            StoreFullError: no space; entries before the one that found none are there.
+            StoreFullError: the disk is full; the entries before the one that failed were appended.
 
         Durability: none yet; see `MappedFileQueue.flush`.
         """
     def append_bodies(self, term: int, data: Buffer) -> list[int]:
-        """As `append_many`, of bodies that each have their length (i32) before them; see `count_bodies`."""
+        """As `append_many`, for bodies that each follow their length (i32); see `count_bodies`."""
     def append_batch(self, data: Buffer) -> int:
-        """Append entries of a leader as `read_batch` gives them, each at its place, their checksums verified.
+        """Append entries of a leader as `read_batch` returns them, each at its own offset; verify checksums.
 
         Returns:
-            How many were taken: those before one that is damaged, not the next, or would stand elsewhere.
+            Number of entries appended. The first one that is damaged, out of sequence, or would get another
+            offset than the leader's ends the batch.
 
         Raises:
             StoreFullError: there is no space for the first of them.
@@ -1464,7 +1465,7 @@ class DLedgerLog:
         Args:
             index: Must be the next one.
             term: Of the entry.
-            pos: Where its leader has it (bytes); it must come to stand there. -1: anywhere.
+            pos: The leader's offset of the entry (bytes), which must match ours. -1: any offset.
             magic: 1, or 2 for a no-op.
             channel: As sent.
             chain_crc: As sent.
@@ -1472,18 +1473,18 @@ class DLedgerLog:
             body: Its bytes.
 
         Raises:
-            OffsetOutOfRangeError: it is not the next one.
-            EntryPositionError: it would stand elsewhere; nothing was written.
+            OffsetOutOfRangeError: `index` is not the next one.
+            EntryPositionError: it would get another offset; nothing was written.
         """
     def start_at(self, index: int, pos: int, term: int) -> None:
         """Let a log without files begin with entry `index` at `pos` (bytes), after one of `term`.
 
-        What lies before it in its file becomes a head filler, which Java's generation A does not know.
+        The part of its file before `pos` becomes a head filler, which Java's generation A does not know.
         """
     def start_units(self, index: int) -> None:
-        """Let the index, which has no files, begin with the unit of an entry."""
+        """Let an index without files begin with the unit of entry `index`."""
     def put_units(self, start: int) -> None:
-        """Write index units for the entries that stand from `start` (bytes) on, where the index ends."""
+        """Append index units for the entries at offset `start` (bytes) and after it."""
     def read(self, index: int) -> DLedgerEntryTuple:
         """The entry of an index.
 
@@ -1492,10 +1493,10 @@ class DLedgerLog:
             CorruptRecordError: its unit or its checksum does not match it.
         """
     def read_batch(self, first: int, count_max: int, bytes_max: int) -> tuple[bytes, int, int]:
-        """Entries from index `first` on, in one piece: at least one, then until so many or so many bytes.
+        """Read entries from index `first` on: at least one, at most `count_max` and about `bytes_max` bytes.
 
         Returns:
-            Their bytes as stored, without fillers; `first`; how many they are.
+            Their bytes as stored, without fillers; `first`; the number of entries.
 
         Raises:
             OffsetOutOfRangeError: there is no such entry.
@@ -1509,12 +1510,12 @@ class DLedgerLog:
 # --- dledger_entries.pyx
 
 def measure_entries(data: Buffer) -> tuple[int, int] | None:
-    """First index and count of stored entries; None when they do not follow one another to the end."""
+    """First index and count of stored entries; None if they are not consecutive up to the end of `data`."""
 
 def count_bodies(data: Buffer) -> int:
-    """How many bodies have their length (i32) before them; -1 when the lengths do not add up."""
+    """Number of bodies, each after its length (i32); -1 if the lengths do not add up."""
 
-# --- message_reader.pyx
+# --- stored_message.pyx
 
 def set_body_decompressor(function: Callable[..., bytes]) -> None:
     """Set the function that decompresses bodies: `function(body, sys_flag, *, limit_bytes, place) -> bytes`.
@@ -1625,7 +1626,7 @@ class PropertyTable:
 
 @final
 class RowFilter:
-    """Which records become rows. Everything left out lets all pass; ranges are half open."""
+    """Selects the records that become rows. An omitted condition accepts all; ranges are half open."""
 
     def __init__(
         self,
@@ -1653,7 +1654,7 @@ class RowFilter:
 
 @final
 class ArrowBuffer:
-    """Memory that a column was filled into; freed with the last Arrow array on it."""
+    """Memory of one column; freed with the last Arrow array that uses it."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -1662,7 +1663,7 @@ class ArrowBuffer:
 
 @final
 class UnitReader:
-    """Records that units name, one after another; used from native code."""
+    """Reads the records that units name, in order; used by native code only."""
 
 # --- columns.pyx
 
@@ -1672,7 +1673,7 @@ class ColumnBuilder:
 
     columns: tuple[str, ...]
     row_count: int
-    """Rows of the batch at hand."""
+    """Rows of the current batch."""
     next_offset: int
     """Physical offset (bytes) where `scan` continues."""
     next_index: int
@@ -1712,7 +1713,7 @@ class ColumnBuilder:
 
         Returns:
             True when the batch is full and more may follow; False when the range is walked or a fault was
-            met: see `fault` and `fault_offset`. `next_offset` is where to go on.
+            met: see `fault` and `fault_offset`. `next_offset` is where to continue.
         """
 
     def gather(self, view: LogView, units: Buffer, start: int = 0) -> bool:
@@ -1720,11 +1721,11 @@ class ColumnBuilder:
 
         Returns:
             True when the batch is full and more may follow; False when all units are done or a fault was
-            met: see `fault` and `fault_offset`. `next_index` is the unit to go on with.
+            met: see `fault` and `fault_offset`. `next_index` is the unit to continue with.
         """
 
     def finish(self) -> list[tuple[int, list[ArrowBuffer | None]]]:
-        """Hand over the batch and start the next one.
+        """Return the batch and start the next one.
 
         Returns:
             For each column `(null_count, buffers)`: validity or None, then values; for text and bytes
@@ -1761,27 +1762,27 @@ class UnitQueue:
         """Byte offset up to which units are durable."""
     @property
     def incomplete(self) -> bool:
-        """Whether the queue had units that `recover` could not keep, or has files that lack units.
+        """Whether `recover` dropped units of the queue, or units are missing from its files.
 
-        Units that name places beyond the log's end do not count. A queue whose last pages are all zeroes is
-        not known to be incomplete: only the log tells.
+        Units that point beyond the log's end do not count. Missing units are not detected if the last pages
+        of the queue are all zeroes; compare with the log to find them.
         """
     parked: bool
-    """Files may be unmapped until somebody needs a unit."""
+    """Whether files may be unmapped until a unit is needed."""
     def park(self, *, at_once: bool = False) -> None:
-        """Unmap the files until somebody needs a unit, unless they were needed since the last call.
+        """Unmap the files until a unit is needed, unless one was needed since the last call.
 
-        Dispatch must not run meanwhile: see `Dispatcher.park`. Files that somebody views stay mapped.
+        Dispatch must not run meanwhile: see `Dispatcher.park`. Files with open views stay mapped.
 
         Args:
-            at_once: Also when they were needed.
+            at_once: Unmap the files even if a unit was needed.
         """
     def flush_is_due(self, least_pages: int) -> bool:
-        """Whether `flush` would do something."""
+        """Whether `flush` would write anything."""
     def begin_flush(self) -> int:
-        """Somebody is about to make everything durable: the end that this will vouch for (bytes)."""
+        """Start an external flush; return the byte offset up to which it will make units durable."""
     def end_flush(self, end_where: int) -> None:
-        """Everything below `end_where` (bytes) is durable."""
+        """Note that an external flush has made everything below `end_where` (bytes) durable."""
     def flush(self, least_pages: int = 0) -> bool:
         """Make units durable when at least `least_pages` pages are dirty or a file is full; True if it did.
 
@@ -1792,19 +1793,19 @@ class UnitQueue:
             StoreFailedError: this or an earlier flush failed.
         """
     def remove_files(self) -> None:
-        """Start anew with no file: for a queue whose head is lost, when the log still has all of it.
+        """Delete all files, so that a queue whose first files are lost can be rebuilt from the log.
 
         Raises:
             StoreIOError: the operating system reported an error.
         """
     def sync(self) -> None:
-        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed.
+        """Make all files and their names durable, including writes of an earlier process that was killed.
 
         Raises:
             StoreFailedError: the disk reported an error.
         """
     def close(self) -> None:
-        """Let the files go. Units viewed before stay readable until their views are released."""
+        """Close the files. Existing views of units stay readable until they are released."""
 
 # --- queue_search.pyx
 
@@ -1827,7 +1828,8 @@ def search_units_by_time(
         upper: As of `offset_by_time`.
         first_queue_offset: In units.
         min_queue_offset: In units; the first that names a record of the log.
-        file_size_bytes: The search goes file by file, and its answers at their edges depend on it.
+        file_size_bytes: Size of the queue's files. The search works file by file; results at file edges
+            depend on it.
     """
 
 # --- consume_queue_ext.pyx
@@ -1845,9 +1847,9 @@ class ConsumeQueueExt:
 
     def __init__(self, folder: str, topic: str, queue_id: int) -> None: ...
     def read(self, address: int) -> tuple[int, int, bytes] | None:
-        """(tags code, store time in ms, bit map) of the unit at an address; None when none is there."""
+        """(tags code, store time in ms, bit map) of the unit at an address; None without one."""
     def tags_code(self, address: int) -> int:
-        """The real tags code behind an address; the address itself when its unit is missing or damaged."""
+        """The tags code stored at an address; the address itself when its unit is missing or damaged."""
 
 # --- consume_queue.pyx
 
@@ -1859,11 +1861,11 @@ class ConsumeQueue(UnitQueue):
         folder: The store's `consumequeue` folder.
         file_size_bytes: Size of a queue file, rounded up to whole units; None: 6,000,000. Read-only: None
             reads it off the files.
-        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
-        ext_folder: The store's `consumequeue_ext` folder, when units may point there for their tags codes.
+        readonly: Never write; accept truncated files, files of other sizes and foreign files.
+        ext_folder: The store's `consumequeue_ext` folder, if tags codes of units may refer to it.
 
-    After opening, a queue holds whatever its files hold; call `recover` before use. One thread writes at a
-    time.
+    An opened queue has all units of its files, valid or not; call `recover` before use. Only one thread may
+    write at a time.
 
     Raises:
         StoreFormatError: a file has another size than configured (not when read-only).
@@ -1892,17 +1894,17 @@ class ConsumeQueue(UnitQueue):
         """Append a unit. False when the queue has it already; missing units before it become fill units.
 
         Args:
-            physical_offset: Where the record stands, in bytes of the log.
+            physical_offset: Physical offset of the record (bytes).
             size_bytes: Its length.
             tags_code: Java's hash of its tags, or a delayed message's delivery time in ms.
             queue_offset: In units.
 
         Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was appended.
-            StoreFormatError: more units are missing before it than records could stand in between.
+            StoreFullError: no space for the next file or chunk. Nothing was appended.
+            StoreFormatError: more units are missing before it than the log in between can have records.
         """
     def get(self, queue_offset: int) -> tuple[int, int, int]:
-        """(physical offset, size in bytes, tags code), the real tags code where it is stored apart.
+        """(physical offset, size in bytes, tags code); an extended unit's tags code is looked up.
 
         Args:
             queue_offset: In units.
@@ -1917,14 +1919,14 @@ class ConsumeQueue(UnitQueue):
             At most `count` units; empty when `start` is outside the queue.
         """
     def recover(self, view: LogView | None = None, *, files: int = 3) -> int:
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
+        """Find the last valid unit in the last `files` files (0: in all), and truncate the queue after it.
 
-        A unit is good when it names a place in the log, after its predecessor's. With a view the last unit
-        must also be that record's: its queue offset, size and tags code. A read-only queue is cut in memory
+        A unit is valid if it points into the log, beyond its predecessor. With a view, the last unit must
+        also match its record in queue offset, size and tags code. A read-only queue is truncated in memory
         only.
 
         Returns:
-            Units dropped, as far as they did not look empty.
+            Number of dropped units that were not empty.
         """
     def truncate_to_physical(self, physical_offset: int) -> None:
         """Drop units whose records end after `physical_offset` (bytes of the log). Durable on return."""
@@ -1961,18 +1963,19 @@ def search_batch_units_by_time(
         upper: As of `offset_by_time`.
         first_where: Byte offset of the first unit in its queue.
         min_queue_offset: The first that names a record of the log.
-        file_size_bytes: The search goes file by file, and its answers depend on where files begin.
+        file_size_bytes: Size of the queue's files. The search works file by file; results depend on where
+            files begin.
     """
 
 @final
 class BatchConsumeQueue(UnitQueue):
-    """The index of one topic and queue whose records are batches; the face of ConsumeQueue.
+    """The index of one topic and queue whose records are batches, with the methods of ConsumeQueue.
 
     Args:
         folder: The store's `batchconsumequeue` folder.
         file_size_bytes: Size of a queue file, rounded up to whole units; None: 13,800,000. Read-only: None
             reads it off the files.
-        readonly: Never write; take cut files, files of other sizes and foreign files as they come.
+        readonly: Never write; accept truncated files, files of other sizes and foreign files.
     """
 
     def __init__(
@@ -2005,7 +2008,7 @@ class BatchConsumeQueue(UnitQueue):
         """Append a unit for a record of `count` messages from `base_offset` on; False if it is there.
 
         Args:
-            physical_offset: Where the record stands, in bytes of the log.
+            physical_offset: Physical offset of the record (bytes).
             size_bytes: Its length.
             tags_code: Java's hash of its tags.
             store_timestamp_ms: Its store time.
@@ -2013,7 +2016,7 @@ class BatchConsumeQueue(UnitQueue):
             count: Its messages, 1 to 32767.
 
         Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was appended.
+            StoreFullError: no space for the next file or chunk. Nothing was appended.
         """
     def get(self, queue_offset: int) -> tuple[int, int, int, int, int, int]:
         """The unit of the record that holds a queue offset (in messages).
@@ -2032,10 +2035,10 @@ class BatchConsumeQueue(UnitQueue):
             begins with the first unit.
         """
     def recover(self, view: LogView | None = None, *, files: int = 3) -> int:
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it.
+        """Find the last valid unit in the last `files` files (0: in all), and truncate the queue after it.
 
         Returns:
-            Units dropped, as far as they did not look empty.
+            Number of dropped units that were not empty.
         """
     def truncate_to_physical(self, physical_offset: int) -> None:
         """Drop units whose records end after `physical_offset` (bytes of the log). Durable on return."""
@@ -2093,10 +2096,10 @@ class IndexFile:
         """Store time of the last entry, ms."""
     @property
     def begin_physical_offset(self) -> int:
-        """Where the first entry's record stands, bytes of the log."""
+        """Physical offset of the first entry's record (bytes)."""
     @property
     def end_physical_offset(self) -> int:
-        """Where the last entry's record stands, bytes of the log."""
+        """Physical offset of the last entry's record (bytes)."""
     @property
     def slots_used(self) -> int:
         """Slots with a chain."""
@@ -2110,10 +2113,10 @@ class IndexFile:
         """Add a key of the message at `physical_offset` (bytes of the log). False when the file is full.
 
         Raises:
-            StoreFullError: no room for the next chunk. Nothing was added.
+            StoreFullError: no space for the next chunk. Nothing was added.
         """
     def entry(self, number: int) -> tuple[int, int, int, int]:
-        """(key hash, physical offset, seconds since the file's begin, the chain's previous entry)."""
+        """(key hash, physical offset, seconds since `begin_timestamp`, previous entry of the chain)."""
     def flush(self) -> None:
         """Make everything put so far durable.
 
@@ -2162,7 +2165,7 @@ class IndexFileSet:
     ) -> None: ...
     @property
     def end_physical_offset(self) -> int:
-        """Start of the last record with an entry (bytes of the log): dispatch goes on there; -1 without."""
+        """Physical offset (bytes) of the last record with an entry, where dispatch continues; -1 without."""
     @property
     def end_timestamp(self) -> int:
         """Store time of the last entry, ms; 0 without one."""
@@ -2170,7 +2173,7 @@ class IndexFileSet:
         """Add a key of the message at `physical_offset` (bytes), in a new file when the last one is full.
 
         Raises:
-            StoreFullError: no room for the next file or chunk. Nothing was added.
+            StoreFullError: no space for the next file or chunk. Nothing was added.
         """
     def query(
         self,
@@ -2182,13 +2185,13 @@ class IndexFileSet:
     ) -> list[int]:
         """Physical offsets (bytes) of messages that may have a key, ascending; at most 64, the newest.
 
-        Only hashes are compared, times to the second: look at the messages. Offsets below the log's start are
-        of deleted messages.
+        Only hashes and whole seconds are compared, so the caller must check the messages. Offsets below the
+        log's start belong to deleted messages.
         """
     def truncate_to_physical(self, physical_offset: int, view: LogView | None = None) -> None:
-        """Take back the entries of records at or above `physical_offset` (bytes). Durable on return.
+        """Remove the entries of records at or above `physical_offset` (bytes). Durable on return.
 
-        `view` gives the exact time of the last record left.
+        `view` provides the exact time of the last remaining record.
         """
     def delete_head(self, min_physical_offset: int) -> list[str]:
         """Remove files whose last record is below the log's start (bytes), never the last; their paths."""
@@ -2205,7 +2208,7 @@ class IndexFileSet:
 
 @final
 class QueueTable:
-    """What a walk over the log knows of each queue; no use of its own."""
+    """What a walk over the log knows of each queue; used by native code only."""
 
 # --- dispatch.pyx
 
@@ -2221,9 +2224,9 @@ class Dispatcher:
             returns its recovered ConsumeQueue or BatchConsumeQueue. May raise: the record is then tried
             again.
         index: Takes the keys; None builds no index.
-        start_offset: Where to begin (bytes of the log), a record's start. What the queues or the index have
-            is passed over.
-        delays_ms: Delays of levels 1, 2, …; they make the tags codes of delayed messages.
+        start_offset: Physical offset (bytes) of the record to begin with. Units and keys that exist already
+            are skipped.
+        delays_ms: Delays of levels 1, 2, …, from which the tags codes of delayed messages are computed.
     """
 
     queues: dict[tuple[str, int], ConsumeQueue | BatchConsumeQueue]
@@ -2247,28 +2250,28 @@ class Dispatcher:
         """Physical offset (bytes) up to which queues and index have everything."""
     @property
     def stalled(self) -> list[tuple[str, int, int, int, StoreError]]:
-        """Queues that cannot be made or grow. Nothing else waits for them; `dispatched_where` does.
+        """Queues that cannot be created or extended. They hold back `dispatched_where` but nothing else.
 
         Returns:
-            For each its topic and queue id, the physical offset of the first record that it lacks, the queue
-            offset behind the last that was passed over, and why. The index is `("", -1, …, 0, …)`.
+            For each queue: topic, queue id, physical offset of its first missing record, queue offset after
+            its last missing record, and the error. The index is `("", -1, …, 0, …)`.
         """
     def retry(self, view: LogView) -> None:
-        """Try what is stalled; what can go on gets the records that it lacks.
+        """Retry the stalled queues and index; those that can continue get their missing records.
 
-        Cost: one unit each while nothing can go on, else a walk from the first record that was missed.
+        Cost: one unit each while they stay stalled, else a walk from the first missing record.
         """
     def start_at(self, offset: int) -> None:
-        """Go on from a record's start (bytes): after the log was cut, or to leave a damaged part out.
+        """Continue at a record (physical offset, bytes): after a truncation, or to skip damage.
 
-        The queues and the index must have been cut before.
+        The queues and the index must have been truncated before.
         """
     def close(self) -> None:
-        """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
+        """Wait for a walk in progress and reject further ones; the files may be unmapped afterwards."""
     def park(self, queues: Iterable[UnitQueue]) -> None:
-        """Unmap the files of queues that nobody has used for a while; see `UnitQueue.park`."""
+        """Unmap the files of queues that were not used for a while; see `UnitQueue.park`."""
     def forget(self, topic: str, queue_id: int) -> None:
-        """Let a queue go; its next unit opens it again."""
+        """Forget an open queue; its next unit opens it again."""
     def dispatch(self, view: LogView, end_offset: int | None = None) -> int:
         """Dispatch records that end at or before `end_offset` (bytes; None: the view's end).
 
@@ -2286,16 +2289,16 @@ class Dispatcher:
 # --- replica_log.pyx
 
 class ReplicaLog:
-    """The end of a slave's commit log: a master's bytes are written there as they come, cut anywhere.
+    """The end of a slave's commit log, where a master's bytes are written in pieces of any length.
 
-    They count as whole records when they are; what is no record that belongs there is refused. One thread
-    appends.
+    Bytes become readable once they form whole records; anything else than the next record is rejected. Only
+    one thread may append.
     """
 
     queue: MappedFileQueue
 
     def __init__(self, queue: MappedFileQueue) -> None:
-        """Go on at the end of a log's files, which must be that of a record."""
+        """Continue at the end of the log, which must be the end of a record."""
     @property
     def whole_where(self) -> int:
         """Physical offset (bytes) where the last whole record ends."""
@@ -2311,39 +2314,39 @@ class ReplicaLog:
             The new end (bytes).
 
         Raises:
-            OffsetOutOfRangeError: another place than the end.
-            CorruptRecordError: what would stand there is no record that belongs there; nothing was written.
+            OffsetOutOfRangeError: the offset is not the log's end.
+            CorruptRecordError: the bytes are not the next record of the log; nothing was written.
             StoreFormatError: the master's files have another size.
-            StoreFullError: no room; nothing was written.
+            StoreFullError: the disk is full; nothing was written.
 
         Durability: none yet; see `MappedFileQueue.flush`.
         """
     def take_frames(self, data: Buffer) -> int:
         """Append the whole frames `i64 offset | i32 size | size bytes` that `data` begins with, in one write.
 
-        They end before the first that is not all there, is empty, does not belong at the log's end, or goes
-        into another file than the last; `append` and its caller know what to do with that.
+        Stops before the first frame that is incomplete or empty, does not start at the log's end, or needs
+        another file than the last; the caller handles these, with `append`.
 
         Returns:
-            How many bytes of `data` they are.
+            Bytes of `data` that were taken.
 
         Raises:
             CorruptRecordError, StoreFullError: as `append`; nothing was written.
         """
     def truncate_partial(self) -> int:
-        """Take back the bytes behind the last whole record, durably; how many there were.
+        """Truncate the bytes after the last whole record, durably; return their number.
 
         Raises:
-            StoreFailedError: an earlier flush failed, also where there are none.
+            StoreFailedError: an earlier flush failed; raised even if there are no such bytes.
         """
 
 # --- replica_receiver.pyx
 
 class ReplicaReceiver:
-    """Takes a master's frames from a socket into a log, and reports, without the interpreter lock.
+    """Receives a master's frames into a log and sends reports, without the interpreter lock.
 
-    One thread runs it. It takes frames that are whole, in order, and go into the log's last file; of all else
-    the machine of the connection decides.
+    One thread runs it. It handles whole frames that are in order and fit into the log's last file; everything
+    else is left to the state machine of the connection.
     """
 
     closed: bool
@@ -2352,99 +2355,99 @@ class ReplicaReceiver:
     def __init__(
         self, log: ReplicaLog, fd: int, event_fd: int, dispatcher: EventNotifier, *, reports: bool = True
     ) -> None:
-        """Take from a connected socket that does not block.
+        """Receive from a connected non-blocking socket.
 
         Args:
-            log: Where the bytes go.
-            fd: The socket's descriptor; its owner closes it, after the last run.
-            event_fd: Descriptor of an eventfd; it is written to when bytes were stored after `arm`.
-            dispatcher: Woken when bytes were stored.
-            reports: Whether what is written is reported at once; else `run` returns when something was.
+            log: The log to append to.
+            fd: The socket's descriptor; its owner closes it after the last `run`.
+            event_fd: Descriptor of an eventfd that is notified when bytes are stored after `arm`.
+            dispatcher: Notified when bytes are stored.
+            reports: Whether to report stored bytes at once; otherwise `run` returns after storing some.
         """
     @property
     def reported_offset(self) -> int:
         """Physical offset (bytes) that was reported last; -1 before the first report."""
     @property
     def since_read_ms(self) -> int:
-        """How long ago (ms) bytes came, or this was made."""
+        """Time (ms) since bytes were received, or since this object was created."""
     @property
     def since_report_ms(self) -> int:
-        """How long ago (ms) something was reported, or this was made."""
+        """Time (ms) since the last report, or since this object was created."""
     def arm(self) -> None:
         """Write to the eventfd once, when the next bytes are stored."""
     def report(self, offset: int) -> bool:
-        """Report a physical offset (bytes); False: the kernel had no room, the connection is of no use."""
+        """Report a physical offset (bytes). False if the send buffer was full: drop the connection."""
     def run(self, timeout_ms: int, *, between_frames: bool = True) -> bytes:
-        """Take frames for so long (ms), or until there is something else to do.
+        """Receive frames until the timeout, or until the caller has something to do.
 
         Args:
-            timeout_ms: Longest stay.
-            between_frames: Whether what comes next begins with a frame's header; else nothing is stored.
+            timeout_ms: Longest time to receive (ms).
+            between_frames: Whether the next bytes begin with a frame header; otherwise nothing is stored.
 
         Returns:
-            Bytes for the connection's machine, as they came; empty where the time is over, bytes were stored
-            that are not to be reported at once, or the connection is `closed`.
+            Received bytes that the connection's state machine must handle. Empty after the timeout, after
+            bytes were stored that are not reported at once, and when the connection is `closed`.
 
         Raises:
-            OSError: the connection broke, or a report was cut.
+            OSError: the connection broke, or a report was sent only in part.
             CorruptRecordError, StoreFormatError, StoreFullError, StoreFailedError: as `ReplicaLog.append`.
         """
 
 # --- log_sender.pyx
 
 class LogSender:
-    """Sends ranges of the log as frames `i64 offset | i32 size | size bytes`, into a socket without blocking.
+    """Sends ranges of the log as frames `i64 offset | i32 size | size bytes` to a socket, without blocking.
 
-    A frame ends where it is full and where a file ends. One thread sends at a time.
+    A frame ends when it is full or at the end of a file. Only one thread may send at a time.
     """
 
     blocked: bool
-    """Whether the kernel took no more the last time."""
+    """Whether the socket's send buffer was full at the last attempt."""
 
     def __init__(self, fd: int, frame_bytes_max: int) -> None:
-        """Send into a connected socket, which its owner closes; frames have at most so many log bytes."""
+        """Send frames of up to `frame_bytes_max` log bytes to a connected socket, which its owner closes."""
     @property
     def next_offset(self) -> int:
         """Physical offset (bytes) where the next frame begins."""
     @property
     def unfinished(self) -> bool:
-        """Whether the last frame has gone in part only: the next call sends its rest."""
+        """Whether the last frame was sent only in part; the next call sends the rest."""
     def send(self, view: LogView, start: int, stop: int) -> int:
         """Send frames from `start` up to `stop`, physical offsets (bytes): at most half a MiB, at once.
 
         Returns:
-            Where the next frame begins: with `start` from there on it goes on.
+            Physical offset where the next frame begins; pass it as `start` to continue.
 
         Raises:
             OSError: the connection broke.
             OffsetOutOfRangeError: the view has no such bytes.
-            InvariantError: another `start`, and the last frame has gone in part only.
+            InvariantError: `start` differs although the last frame was sent only in part.
         """
     def stream(self, view: LogView, start: int, stop: int, last: MappedFile, *, rests: bool = True) -> int:
-        """As `send`, as much as the slave takes, without the interpreter lock: for a thread of its own.
+        """Like `send`, but send as much as the slave accepts, without the interpreter lock; run by a thread.
 
         Args:
-            view: Where the bytes are.
+            view: The log.
             start: Physical offset (bytes) where the range begins.
-            stop: Where it ends.
-            last: The log's last file. While it grows, and `rests`, a pause of 2 ms follows each half MiB, as
-                long as twice as much is sent as is put.
-            rests: Whether to leave time for those who put.
+            stop: Physical offset (bytes) where it ends.
+            last: The log's last file. While it grows and `rests` is true, a pause of 2 ms follows each 512
+                KiB, as long as at least twice as many bytes are sent as are appended.
+            rests: Whether to pause in favour of threads that append.
 
         Returns:
-            As `send`: short of `stop` where the slave took nothing for 5 ms, and after `stop()`.
+            As `send`; less than `stop` if the slave accepted nothing for 5 ms, or after `stop()`.
         """
     def beat(self, offset: int) -> None:
-        """Send an empty frame: the next one begins at a physical offset (bytes). None may be unfinished."""
+        """Send an empty frame with the physical offset (bytes) of the next one; none may be unfinished."""
     def stop(self) -> None:
-        """Let `stream` end soon, now and ever after. Any thread may call."""
+        """Make `stream` return soon, in this and all later calls. Any thread may call this."""
 
 # --- index_check.pyx
 
 def index_chain_faults(
     raw: Buffer, slots: int, entry_count: int, limit: int = 10
 ) -> list[tuple[str, int, int, int]]:
-    """The first places where the hash chains of an index file are broken, in the order of the file.
+    """Find the first breaks in the hash chains of an index file, in file order.
 
     Args:
         raw: The file.
@@ -2453,7 +2456,7 @@ def index_chain_faults(
         limit: Most faults wanted, at most 64.
 
     Returns:
-        (kind, place, stated, wanted): "hash", entry number, negative hash, 0; "previous", entry number, the
+        (kind, number, found, expected): "hash", entry number, negative hash, 0; "previous", entry number, the
         entry before it in its slot; "slot", slot number, its newest entry.
 
     Cost: one pass without the interpreter lock; 4 bytes of memory a slot.
@@ -2471,11 +2474,11 @@ class UnitRange:
     first_queue_offset: int
     next_queue_offset: int
     repeated: int
-    """Records left out because their queue offsets cannot be true: given before, or far too high."""
+    """Records left out because their queue offsets are wrong: used before, or far too high."""
     miscounted: int
     """Inner batches that state another number of messages than they hold; the units have the true one."""
     odd_where: int
-    """Physical offset (bytes) of the first of both; means nothing without such a record."""
+    """Physical offset (bytes) of the first record of either kind; meaningless without one."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -2496,12 +2499,12 @@ class UnitCollector:
     def collect(self, view: LogView, start_offset: int | None = None, end_offset: int | None = None) -> int:
         """Gather the units of records in a range of the log (bytes); returns where it ended.
 
-        That is below the range's end when a record crosses the end, or when no record stands there (damage).
+        That is below the range's end if a record crosses the end, or at damage.
 
         Cost: no interpreter lock is held; about 20 bytes of memory a message.
         """
     def take(self) -> dict[tuple[str, int], UnitRange]:
-        """Hand over what was gathered; later units go on where these end."""
+        """Return the units gathered so far and remove them; later units follow these."""
 
 def collect_units(
     view: LogView,
@@ -2533,7 +2536,7 @@ class KeyCollector:
     def collect(self, view: LogView, start_offset: int, end_offset: int | None = None) -> int:
         """Gather the keys of records in a range of the log (bytes); returns where it ended.
 
-        That is below the range's end when a record crosses the end, or when no record stands there (damage).
+        That is below the range's end if a record crosses the end, or at damage.
 
         Raises:
             BufferError: a view of the entries is alive.
@@ -2547,14 +2550,14 @@ class KeyCollector:
 
 @final
 class PullLimits:
-    """What one pull may give at most: counts and bytes, for records in memory and for older ones on disk."""
+    """Limits of one pull: counts and bytes, for records in memory and for older ones on disk."""
 
     memory_count: int
     memory_bytes: int
     disk_count: int
     disk_bytes: int
     resident_bytes: int
-    """So many bytes before the log's end count as in memory."""
+    """Bytes before the log's end that count as in memory."""
 
     def __init__(
         self,
@@ -2568,9 +2571,9 @@ class PullLimits:
 
 @final
 class RecordRanges:
-    """Places of whole records in the log, in queue order; neighbours in the log are one range.
+    """Ranges of the log that contain whole records, in queue order; adjacent records form one range.
 
-    A sequence of read-only memoryviews, made when asked for; each keeps its file mapped.
+    A sequence of read-only memoryviews, created on access; each keeps its file mapped.
     """
 
     size_bytes: int
@@ -2600,7 +2603,7 @@ def pull(
 
     Args:
         queue: A ConsumeQueue or BatchConsumeQueue.
-        log: Where its records stand.
+        log: The log that its units point into.
         queue_offset: First message wanted (units).
         max_count: Most messages. The first record is given whatever its size and count.
         max_bytes: Most bytes of records.
@@ -2611,10 +2614,10 @@ def pull(
         as_ranges: Give ranges instead of messages.
 
     Returns:
-        (status in the order of upstream's GetMessageStatus, next offset to ask for, the queue's least and end
-        offset, messages or ranges, number of messages).
+        (status in the order of upstream's GetMessageStatus, offset of the next pull, the queue's minimum and
+        end offset, messages or ranges, number of messages).
 
-    Cost: O(messages given + units passed); holds the interpreter lock.
+    Cost: O(messages returned + units skipped); holds the interpreter lock.
     Source: RocketMQ store/.../DefaultMessageStore.java (getMessage, isTheBatchFull).
     """
 
@@ -2641,11 +2644,11 @@ def count_tagged_units(
         start: First queue offset (units).
         end: End queue offset (units).
         codes: Wanted tag codes.
-        units_max: Units to look at, at most.
-        matches_max: Stop after so many.
+        units_max: Most units to check.
+        matches_max: Stop after this many matches.
 
     Returns:
-        (units looked at, units that match).
+        (units checked, units that match).
     """
 
 # --- lenient_json.pyx
@@ -2667,25 +2670,25 @@ def parse_lenient_json(
         The value, and for each reference its parent, its container and its key there.
 
     Raises:
-        MalformedJsonError: names the place.
+        MalformedJsonError: with the position in the text.
     """
 
-# --- remoting.pyx
+# --- request_decoder.pyx
 
 class DecodedRequest:
-    """What the requests that come often share. Everything else of a command is in `frame`."""
+    """The common fields of frequent requests. The rest of the command is in `frame`."""
 
     @property
     def code(self) -> int:
-        """What is asked, a `RequestCode`."""
+        """The `RequestCode`."""
 
     @property
     def flag(self) -> int:
-        """Flag of the command; bit 1 marks a request that wants no response."""
+        """Flags of the command; bit 1 marks a one-way request."""
 
     @property
     def opaque(self) -> int:
-        """Ties the response to this request."""
+        """Identifies the response to this request."""
 
     @property
     def language(self) -> int:
@@ -2697,11 +2700,11 @@ class DecodedRequest:
 
     @property
     def serialize(self) -> int:
-        """How the header was written, a `SerializeType`."""
+        """Encoding of the header, a `SerializeType`."""
 
     @property
     def has_other_fields(self) -> bool:
-        """Whether the header has fields beside those read here, such as a signature; they are in `frame`."""
+        """Whether the header has further fields, such as a signature; they are in `frame`."""
 
     @property
     def topic(self) -> str:
@@ -2709,7 +2712,7 @@ class DecodedRequest:
 
     @property
     def bname(self) -> str | None:
-        """Name of the broker that is meant."""
+        """Name of the broker that the request is meant for."""
 
     @property
     def queue_id(self) -> int:
@@ -2717,11 +2720,11 @@ class DecodedRequest:
 
     @property
     def sys_flag(self) -> int:
-        """Bits of a send as in a record, of a pull as upstream's PullSysFlag."""
+        """System flags: of a send as in a record, of a pull as in upstream's PullSysFlag."""
 
     @property
     def is_oneway(self) -> bool:
-        """Whether no response is wanted."""
+        """Whether this is a one-way request."""
 
     @property
     def frame(self) -> memoryview:
@@ -2761,23 +2764,23 @@ class SendRequest(DecodedRequest):
 
     @property
     def properties(self) -> bytes | None:
-        """Encoded, as they stand in a record."""
+        """The properties, encoded as in a record."""
 
     @property
     def reconsume_times(self) -> int | None:
-        """How often the message was tried."""
+        """Deliveries that failed."""
 
     @property
     def max_reconsume_times(self) -> int | None:
-        """How often it may be tried."""
+        """Limit of failed deliveries."""
 
     @property
     def unit_mode(self) -> bool:
-        """Of unit deployments; a missing one is false."""
+        """Flag of unit deployments; False if missing."""
 
     @property
     def batch(self) -> bool:
-        """Whether the body is a batch; a missing one is false."""
+        """Whether the body is a batch; False if missing."""
 
 @final
 class PullRequest(DecodedRequest):
@@ -2797,11 +2800,11 @@ class PullRequest(DecodedRequest):
 
     @property
     def commit_offset(self) -> int:
-        """How far the group is (units), if `sys_flag` says that it holds."""
+        """Consumer offset of the group (units), if `sys_flag` marks it as valid."""
 
     @property
     def suspend_timeout_millis(self) -> int:
-        """How long to wait for a message."""
+        """How long to hold the pull if no message is there (ms)."""
 
     @property
     def sub_version(self) -> int:
@@ -2809,7 +2812,7 @@ class PullRequest(DecodedRequest):
 
     @property
     def subscription(self) -> str | None:
-        """The expression, if `sys_flag` says that it comes with the request."""
+        """The filter expression, if `sys_flag` marks it as present."""
 
     @property
     def expression_type(self) -> str | None:
@@ -2826,14 +2829,14 @@ class PullRequest(DecodedRequest):
 def decode_head(
     frame: Buffer, /
 ) -> tuple[int, int, int, int, int, str | None, dict[str, str], int, int] | None:
-    """Decode what a frame has before its body.
+    """Decode the header of a frame.
 
     Args:
         frame: One frame without its length word; borrowed for the call.
 
     Returns:
-        (code, flag, opaque, language, version, remark, fields, form of the header, position of the body in
-        bytes), or None when the header is unusual or wrong in the least, for Python to read.
+        (code, flag, opaque, language, version, remark, fields, encoding of the header, position of the body
+        in bytes). None if the header is unusual or malformed in any way: Python then decodes it.
     """
 
 @overload
@@ -2848,20 +2851,20 @@ def decode_frames(
 def decode_frames(
     data: bytes | bytearray, max_frame_bytes: int, calls: None = None, *, appends: Literal[True]
 ) -> tuple[list[memoryview | AppendBatch], int]:
-    """Cut received bytes into frames, and decode those that are sends or pulls, or answers to our own.
+    """Split received bytes into frames, and decode sends and pulls, or the responses to them.
 
     Args:
-        data: What was received, from the start of a frame on. Nobody may write to it any more: bodies and
-            frames are views of it.
+        data: Received bytes, from the start of a frame on. They must not change any more, because bodies and
+            frames are views of them.
         max_frame_bytes: Most bytes of a frame, its length word included.
-        calls: Requests in flight by opaque. With it requests are not decoded; a response that is decoded
-            comes as its `ResponseFuture`, removed from the table.
-        appends: Decode appends to a replicated log instead; those that follow one another come as one.
+        calls: Requests in flight by opaque. If given, responses are decoded instead of requests; a decoded
+            response is returned as its `ResponseFuture`, which is removed from the table.
+        appends: Decode appends to a replicated log instead; consecutive appends are returned as one batch.
 
     Returns:
-        (for each whole frame a request, or a view of the frame without its length word, which
-        `pyledger.wire.remoting.command.decode` reads; how many bytes they took). A frame is left as a view
-        when its code is another one, or when its header is unusual or wrong in the least.
+        (for each whole frame a request, or a view of the frame without its length word for
+        `pyledger.wire.remoting.command.decode`; the number of bytes taken). A frame stays a view if its code
+        is another one, or if its header is unusual or malformed in any way.
 
     Raises:
         FrameError: a length is too large or too small.
@@ -2869,7 +2872,7 @@ def decode_frames(
     Cost: O(bytes of headers); holds the interpreter lock.
     """
 
-# --- remoting_encoder.pyx
+# --- response_encoder.pyx
 
 def encode_send_response(
     serialize: int,
@@ -2886,19 +2889,19 @@ def encode_send_response(
     """Encode the whole response to a send that was stored.
 
     Args:
-        serialize: Form of the header, as in the request.
+        serialize: Encoding of the header, as in the request.
         opaque: As in the request.
         code: A `ResponseCode`.
         remark: Text for people.
         msg_id: Offset message id; several with commas for a batch.
         queue_id: Number of the queue.
-        queue_offset: Place of the (first) message, in units.
+        queue_offset: Queue offset of the (first) message.
         transaction_id: The message's `UNIQ_KEY`.
         region: The broker's region.
-        trace_on: Whether the client shall trace.
+        trace_on: Whether the client should trace.
 
     Raises:
-        FrameError: it fits in no frame.
+        FrameError: it is too long for a frame.
     """
 
 def encode_pull_response(
@@ -2914,30 +2917,30 @@ def encode_pull_response(
     group_sys_flag: int,
     body_size_bytes: int,
 ) -> bytes:
-    """Encode all of a response to a pull that stands before its body.
+    """Encode the response to a pull up to its body.
 
     Args:
-        serialize: Form of the header, as in the request.
+        serialize: Encoding of the header, as in the request.
         opaque: As in the request.
         code: A `ResponseCode`.
         remark: Text for people.
-        suggest_which_broker_id: Where to ask next.
-        next_begin_offset: Offset to ask for next, in units.
-        min_offset: The queue's least offset.
+        suggest_which_broker_id: Broker id for the next pull.
+        next_begin_offset: Queue offset for the next pull.
+        min_offset: The queue's minimum offset.
         max_offset: The queue's end offset.
         topic_sys_flag: Of the topic.
         group_sys_flag: Of the group.
         body_size_bytes: Bytes that will follow.
 
     Raises:
-        FrameError: it fits in no frame.
+        FrameError: it is too long for a frame.
     """
 
-# --- send_run.pyx
+# --- send_batch.pyx
 
 @final
 class SendBatch:
-    """Sends that were appended, one after another, to one queue."""
+    """Sends that were appended to one queue in one call."""
 
     @property
     def requests(self) -> list[SendRequest]:
@@ -2961,24 +2964,24 @@ class SendBatch:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset of the end of the last record."""
 
     @property
     def queue_end(self) -> int:
-        """Queue offset behind the last message."""
+        """Queue offset after the last message."""
 
     @property
     def properties(self) -> bytes | None:
-        """Properties of the message as they came, if there is but one."""
+        """Properties of the message as received, if there is only one message."""
 
     def answers(self, code: int, remark: str | None) -> bytes:
-        """The responses to all requests that want one, whole frames in one piece."""
+        """The responses to all requests that are not one-way, as one piece of whole frames."""
 
 @final
 class SendBatchAppender:
-    """Appends ordinary sends by the run. Belongs to one thread.
+    """Appends plain sends in batches. Belongs to one thread.
 
-    Invariant: what it stores and answers is what the usual way would.
+    Invariant: it stores and answers the same bytes as the general path.
     """
 
     def __init__(
@@ -2993,10 +2996,10 @@ class SendBatchAppender:
 
         Args:
             log: The log.
-            added_properties: Stored behind the properties of each single message, encoded.
-            special: Names of properties that make a request not ordinary.
-            region: `MSG_REGION` of the answers.
-            trace_on: `TRACE_ON` of the answers.
+            added_properties: Encoded properties that are added to those of each single message.
+            special: Names of properties that make a request not plain.
+            region: `MSG_REGION` of the responses.
+            trace_on: `TRACE_ON` of the responses.
         """
     def append(
         self,
@@ -3005,28 +3008,28 @@ class SendBatchAppender:
         born_host: tuple[str, int] | None,
         requests_max: int,
     ) -> SendBatch | None:
-        """Append frames from `begin` on as far as they are ordinary sends, or batches, to one queue.
+        """Append frames from `begin` on while they are plain sends, of messages or batches, to one queue.
 
-        Ordinary is a send with a body, of no transaction, whose properties are well formed, with no name
-        twice and none that is special, and that waits for its flush. What the log refuses ends the run, too.
+        A send is plain if it has a body, waits for its flush, belongs to no transaction, and its properties
+        are well formed, without duplicate or special names. A send that the log rejects ends the batch, too.
 
         Args:
-            frames: A list, as `decode_frames` gives it.
-            begin: Index of the first.
+            frames: A list, as `decode_frames` returns it.
+            begin: Index of the first frame.
             born_host: (address literal, port) of the sender; None: the store host.
-            requests_max: Requests to append at most.
+            requests_max: Most requests to append.
 
         Returns:
-            What was appended; None: not even the first.
+            The appended batch; None if the first frame is not plain or is rejected.
 
         Durability: none yet, as `CommitLog.append`.
         """
 
-# --- pull_run.pyx
+# --- pull_batch.pyx
 
 @final
 class PullBatch:
-    """Answers to pulls that found messages, in order."""
+    """Responses to pulls that found messages, in order."""
 
     @property
     def request_count(self) -> int:
@@ -3034,7 +3037,7 @@ class PullBatch:
 
     @property
     def message_count(self) -> int:
-        """Messages in all answers."""
+        """Messages in all responses."""
 
     @property
     def record_bytes(self) -> int:
@@ -3060,36 +3063,37 @@ def answer_pulls(
     copied: bool,
     bytes_max: int,
 ) -> PullBatch | None:
-    """Answer pulls from `begin` on as far as they find messages and ask as the first one does.
+    """Answer pulls from `begin` on while they find messages and resemble the first one.
 
-    Whoever calls has checked the first one: its group may read its topic, and no reset waits for it.
+    Only the queue and the offsets may differ.
+    The caller has checked the first pull: its group may read its topic, and no offset reset is pending.
 
     Args:
-        frames: What one connection has received. That at `begin` is a `PullRequest`.
-        begin: The first to be looked at.
+        frames: Frames that one connection has received. The one at `begin` is a `PullRequest`.
+        begin: Index of the first frame.
         queues: Consume queues by topic and queue id.
-        log: Where their records stand.
+        log: The log that their units point into.
         limits: The store's own limits of one pull.
         codes: Tag codes that pass; none: all pass.
-        next_offsets: By queue id; gets where the next pull of each goes on (units).
-        queue_count: Queues of the topic that may be read.
-        topic_flags: `topicSysFlag` of the answers.
-        group_flags: `groupSysFlag` of the answers.
-        record_bytes_max: Most bytes of records in one answer.
-        copied: Make one piece of bytes of all; otherwise records are views of the log.
-        bytes_max: The run ends when it has so many bytes.
+        next_offsets: Updated with the queue offset of the next pull, by queue id.
+        queue_count: Number of readable queues of the topic.
+        topic_flags: `topicSysFlag` of the responses.
+        group_flags: `groupSysFlag` of the responses.
+        record_bytes_max: Most bytes of records in one response.
+        copied: Copy everything into one piece of bytes; otherwise records are views of the log.
+        bytes_max: The batch ends once it has this many bytes.
 
     Returns:
-        The answers; None when the first pull is not ordinary.
+        The responses; None if the first pull is not plain.
 
-    Cost: O(messages given + units passed); holds the interpreter lock.
+    Cost: O(messages returned + units skipped); holds the interpreter lock.
     """
 
-# --- outgoing.pyx
+# --- message_encoder.pyx
 
 @final
 class UniqueIds:
-    """Makes the ids that producers of one process give their messages: unique without asking anybody.
+    """Makes the ids that producers of one process give their messages, unique without coordination.
 
     Host address, process id (16 bits) and a number of the process (32 bits), then milliseconds since the
     first of the month (32 bits) and a counter (16 bits), in upper-case hex: 32 digits with an IPv4 address,
@@ -3105,13 +3109,13 @@ class UniqueIds:
         process_number: int,
         month_of: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Ids that start with what names this process.
+        """Make ids with a prefix that identifies this process.
 
         Args:
-            address: Of this host, 4 or 16 bytes.
-            process_id: Of the operating system.
-            process_number: Tells processes with one id apart, such as a random number.
-            month_of: First millisecond of the month of a time in ms, and of the month after it.
+            address: Address of this host, 4 or 16 bytes.
+            process_id: The process id of the operating system.
+            process_number: Distinguishes processes with the same id, such as a random number.
+            month_of: Returns the first millisecond of the month of a time in ms, and of the month after it.
         """
 
     def next(self, now_ms: int) -> str:
@@ -3131,14 +3135,14 @@ class ResponseFuture:
 
 @final
 class PendingSend(ResponseFuture):
-    """What a request to send needs to know of its message or batch, and the state of its sending."""
+    """A message or batch in an encodable form, and the state of its sending."""
 
     topic: str
     body: bytes | bytearray | memoryview
     properties: bytes
     """Encoded; empty for a batch."""
     unique_key: str
-    """Of a batch those of its messages, separated by commas."""
+    """Of a batch, the keys of its messages, separated by commas."""
     flag: int
     sys_flag: int
     reconsume_times: int
@@ -3146,7 +3150,7 @@ class PendingSend(ResponseFuture):
     is_batch: bool
     is_reply: bool
     deadline: float
-    """Of all attempts, by the clock of the event loop."""
+    """End of all attempts (s), by the clock of the event loop."""
     mode: Any
     """What is tried again."""
     queue: Any
@@ -3155,13 +3159,13 @@ class PendingSend(ResponseFuture):
     """Chooses the queue."""
     timeout_ms: int
     sender: Any
-    """Its method `finished` gets the outcome of an attempt."""
+    """Its method `finished` receives the outcome of each attempt."""
     tried: list[str]
-    """Names of the brokers of all attempts."""
+    """Names of the brokers of all attempts so far."""
     target: Any
     """The queue of this attempt."""
     result: Any
-    """What an answer said."""
+    """The decoded response of a successful attempt."""
 
     def __init__(
         self,
@@ -3172,54 +3176,54 @@ class PendingSend(ResponseFuture):
         flag: int = 0,
         sys_flag: int = 0,
     ) -> None:
-        """Made with what does not change; the rest starts empty."""
+        """Set the attributes that do not change; the others start empty."""
 
     def finish(self, outcome: Any) -> None:
         """Hand the outcome of an attempt to `sender`."""
 
 def prepare_message(message: Message, ids: UniqueIds, now_ms: int, body_bytes_max: int) -> PendingSend | None:
-    """Make an ordinary message ready to be sent: its properties encoded, with a unique key.
+    """Prepare a plain message for sending: add a unique key and encode its properties.
 
     Args:
         message: Its body is kept, not copied.
         ids: Makes the unique key.
-        now_ms: Since 1970.
-        body_bytes_max: Bodies are shorter.
+        now_ms: Current time (ms since the epoch).
+        body_bytes_max: Bodies must be shorter (bytes).
 
     Returns:
-        None: something about it is unusual or wrong, and for Python to handle.
+        None if anything about it is unusual or wrong: Python then handles it.
     """
 
 def prepare_messages(
     messages: Sequence[Message], ids: UniqueIds, now_ms: int, size_bytes_max: int
 ) -> PendingSend | None:
-    """Make ordinary messages of one topic ready to be sent as a batch.
+    """Prepare plain messages of one topic for sending as a batch.
 
     Args:
         messages: Their bodies are copied.
         ids: Makes the unique keys.
-        now_ms: Since 1970.
-        size_bytes_max: Of the whole batch.
+        now_ms: Current time (ms since the epoch).
+        size_bytes_max: Most bytes of the whole batch.
 
     Returns:
-        None: something about one of them is unusual or wrong, and for Python to handle.
+        None if anything about one of them is unusual or wrong: Python then handles them.
     """
 
 @final
 class SendHead:
-    """What the requests to send to one queue have in common, encoded once."""
+    """The fields that all sends to one queue share, encoded once."""
 
     def __init__(
-        self, queue: Any, code: int, binary: bool, before: dict[str, str], behind: dict[str, str]
+        self, queue: Any, code: int, binary: bool, before: dict[str, str], after: dict[str, str]
     ) -> None:
         """Encode the fields.
 
         Args:
-            queue: Kept, not looked at.
+            queue: Any object; returned by `queue`.
             code: 310 or 320.
-            binary: Write RocketMQ's own form of a header rather than JSON.
+            binary: Use RocketMQ's binary header instead of JSON.
             before: Fields `a` to `e`.
-            behind: Fields from `j` on.
+            after: Fields from `j` on.
         """
 
     @property
@@ -3227,15 +3231,15 @@ class SendHead:
         """As given."""
 
     def encode(self, out: PendingSend, opaque: int, born_ms: int, with_body: bool) -> bytes:
-        """A request: all of it, or what stands before its body.
+        """Encode a request, with or without its body.
 
         Raises:
-            FrameError: the body fits in no frame.
+            FrameError: the body is too long for a frame.
 
-        Cost: copies the body if it is wanted.
+        Cost: copies the body if `with_body` is true.
         """
 
-# --- pulls of ours
+# --- pulls of clients
 
 @final
 class PullFuture(ResponseFuture):
@@ -3247,7 +3251,7 @@ class PullFuture(ResponseFuture):
 
     @property
     def suggest_which_broker_id(self) -> int:
-        """Whom to ask the next time."""
+        """Broker id for the next pull."""
 
     @property
     def next_begin_offset(self) -> int:
@@ -3271,42 +3275,42 @@ class PullFuture(ResponseFuture):
 
 @final
 class PullHead:
-    """What the pulls of one queue have in common, encoded once."""
+    """The fields that all pulls of one queue share, encoded once."""
 
     def __init__(
-        self, code: int, binary: bool, before: dict[str, str], middle: dict[str, str], behind: dict[str, str]
+        self, code: int, binary: bool, before: dict[str, str], middle: dict[str, str], after: dict[str, str]
     ) -> None:
         """Encode the fields.
 
         Args:
             code: 11 or 361.
-            binary: Write RocketMQ's own form of a header rather than JSON.
+            binary: Use RocketMQ's binary header instead of JSON.
             before: Fields before `queueOffset`.
-            middle: Fields between that and `sysFlag`.
-            behind: Fields behind `commitOffset`, which follows that.
+            middle: Fields between `queueOffset` and `sysFlag`.
+            after: Fields after `commitOffset`, which follows `sysFlag`.
         """
 
     def encode(self, opaque: int, queue_offset: int, sys_flag: int, commit_offset: int) -> bytes:
         """A whole request.
 
         Args:
-            opaque: Ties the answer to it.
+            opaque: Identifies the response.
             queue_offset: First message wanted (units).
             sys_flag: Bits of upstream's PullSysFlag.
-            commit_offset: Where the group stands (units), if `sys_flag` says that it holds.
+            commit_offset: Consumer offset of the group (units), if `sys_flag` marks it as valid.
         """
 
 # --- dledger_append.pyx
 
 def set_append_response(response_class: type[Any]) -> None:
-    """Name the class of an append's answer."""
+    """Set the class of decoded append responses."""
 
 @final
 class AppendBatch(DecodedRequest):
-    """Appends of one entry each that came one after the other for one group and member.
+    """Consecutive appends of one entry each to one group and member.
 
-    They are requests 50912, or 50001 as DLedger's clients write them, that want an answer. `opaque`, `flag`
-    and the like are those of the first.
+    They are requests 50912, or 50001 as DLedger's clients encode them, and none is one-way. `opaque`, `flag`
+    and the other common fields are those of the first.
     """
 
     @property
@@ -3315,15 +3319,15 @@ class AppendBatch(DecodedRequest):
 
     @property
     def remote_id(self) -> str:
-        """Whom they ask."""
+        """Name of the member that the requests are for."""
 
     @property
     def bodies(self) -> list[bytes]:
-        """What to append."""
+        """The entry bodies to append."""
 
     @property
     def opaques(self) -> list[int]:
-        """Of each request."""
+        """The opaque of each request."""
 
     @property
     def frames(self) -> list[memoryview]:
@@ -3331,24 +3335,24 @@ class AppendBatch(DecodedRequest):
 
 @final
 class AppendAnswers:
-    """Writes a leader's answers to appends that went well, byte for byte as a plain frame has them."""
+    """Encodes a leader's responses to successful appends, with the same bytes as the general encoder."""
 
     def __init__(self, group: bytes, leader_id: bytes) -> None:
-        """Both names as JSON, with their quotes."""
+        """Take both names as JSON strings, with their quotes."""
 
-    def encode(self, opaques: list[int], first_index: int, places: Sequence[int], term: int) -> bytes:
-        """The answers to requests of one entry each, in one piece.
+    def encode(self, opaques: list[int], first_index: int, offsets: Sequence[int], term: int) -> bytes:
+        """Encode the responses to requests of one entry each, in one piece.
 
         Args:
-            opaques: Of the requests.
-            first_index: Of the first one's entry; the others follow.
-            places: Where each entry stands (bytes).
-            term: Of all.
+            opaques: Opaques of the requests.
+            first_index: Index of the first entry; the others follow.
+            offsets: Offset of each entry (bytes).
+            term: Term of all entries.
         """
 
 @final
 class AppendHead:
-    """What the requests 50912 for one group and member have in common."""
+    """The fields that all requests 50912 to one group and member share."""
 
     def __init__(self, head: bytes) -> None:
         """The JSON before the bodies."""
@@ -3357,24 +3361,24 @@ class AppendHead:
         """A whole frame.
 
         Raises:
-            FrameError: it would be larger than its length field can say.
+            FrameError: its size exceeds what the length field can hold.
         """
 
 @final
 class AppendFuture(ResponseFuture):
     """An append in flight; its future gets a decoded response of the class of `set_append_response`."""
 
-# --- answers.pyx
+# --- response_decoder.pyx
 
 def set_send_result(result_class: type[Any], status_ok: Any) -> None:
-    """Name the class of a send's result, and the status of one that went well."""
+    """Set the class of send results, and the status of a successful send."""
 
 # --- received_record.pyx
 
 class ReceivedRecord:
-    """A record of a pull's answer, decoded attribute by attribute; keeps the bytes of the whole answer.
+    """A record of a pull response, decoded attribute by attribute; keeps the bytes of the whole response.
 
-    Made by `read_records`, or empty. Attributes as in a record; whoever consumes may set them.
+    Created by `read_records`, or empty. Attributes are those of a record; consumers may set them.
     """
 
     topic: str
@@ -3391,9 +3395,9 @@ class ReceivedRecord:
     prepared_transaction_offset: int
     body_crc: int
     stored_body: bytes
-    """The body as it is stored, perhaps packed."""
+    """The body as stored, possibly compressed."""
     properties: dict[str, str]
-    """Names and values, the system's own included; decoded when first asked for."""
+    """Names and values, including system properties; decoded on first access."""
     packed_born_host: bytes
     """Address and port of the sender as in a record."""
     packed_store_host: bytes
@@ -3405,82 +3409,82 @@ class ReceivedRecord:
 
     @property
     def body(self) -> bytes:
-        """The body as it was sent: the stored one, or what `unpacked` makes of it, once."""
+        """The body as it was sent: the stored body, or the cached result of `decompressed`."""
 
     def decompressed(self) -> bytes:
-        """Unpack the stored body; whoever derives from this says how."""
+        """Decompress the stored body; subclasses implement this."""
 
     def property(self, name: str) -> str | None:
-        """The value of a property; None without it. Decodes no others."""
+        """The value of one property, or None; does not decode the others."""
 
     def copied(self) -> Self:
-        """Another one of the same record."""
+        """Return a copy that shares the bytes."""
 
 def read_records(
     data: bytes, kind: type[R], broker_name: str, queue_id: int | None = None, delta: int = 0
 ) -> tuple[list[R], bool]:
-    """All records of an answer, and whether there are inner batches among them.
+    """Return all records of a pull response, and whether any is an inner batch.
 
     Args:
         data: Whole records, one after the other; kept by each of them.
-        kind: What is made of each.
-        broker_name: Set on each.
-        queue_id: Set on each, unless it is None.
+        kind: Class of the returned records.
+        broker_name: Set on each record.
+        queue_id: Set on each record, unless None.
         delta: Added to each queue offset.
 
     Raises:
-        MalformedRecordError: the bytes are no whole records of messages.
+        MalformedRecordError: the bytes are not whole records of messages.
 
     Cost: about 0.2 µs a record.
     """
 
-# --- ledger_entry.pyx
+# --- entry_decoder.pyx
 
 def count_whole_entries(kind: int, ledger_id: int, first_entry_id: int, entries: Iterable[bytes]) -> int:
-    """How many entries are what their writer made, up to the first that is not.
+    """Count the entries whose ids and digest match, up to the first that does not.
 
     Args:
         kind: Number of a `DigestType` other than HMAC.
-        ledger_id: Where they belong.
-        first_entry_id: Which the first one has to be; the others follow.
-        entries: Whole.
+        ledger_id: Expected ledger id.
+        first_entry_id: Expected entry id of the first entry; the others follow.
+        entries: Whole entries.
 
     Raises:
-        ValueError: Another digest.
+        ValueError: the digest type is not supported.
     """
 
 def take_entries(
     made: type[E], kind: int, ledger_id: int, first_entry_id: int, entries: Iterable[bytes]
 ) -> list[E]:
-    """Take entries apart, up to the first that is not what its writer made.
+    """Decode entries, up to the first whose ids or digest do not match.
 
     Args:
-        made: What is made of each: a class with the slots of `protocol.bookkeeper.entry.LedgerEntry`.
+        made: Class of the returned entries, with the slots of `protocol.bookkeeper.entry.LedgerEntry`.
         kind: Number of a `DigestType` other than HMAC.
-        ledger_id: Where they belong.
-        first_entry_id: Which the first one has to be; the others follow.
-        entries: Whole.
+        ledger_id: Expected ledger id.
+        first_entry_id: Expected entry id of the first entry; the others follow.
+        entries: Whole entries.
 
     Raises:
-        ValueError: Another digest.
+        ValueError: the digest type is not supported.
 
     Cost: about 0.3 µs an entry, and the digest.
     """
 
 def split_entries(body: Buffer) -> tuple[bytes, ...] | None:
-    """Entries that each follow their length (i32); None: they do not add up."""
+    """Split a body into entries, each after its length (i32); None if the lengths do not add up."""
 
 def read_indexed_entries(
     data: bytes, location: int, slots: bytes, ledger_id: int, entry_id: int
 ) -> list[bytes]:
-    """Entries of a piece of an entry log, up to the first that is not whole or not where an index says.
+    """Read entries of a part of an entry log, up to the first that is incomplete or differs from the index.
 
     Args:
-        data: Of the log: entries that each follow their size (i32).
-        location: Where it begins: number of the log in the upper 32 bits, position in the lower.
-        slots: What the index says of the first entry and those behind it (i64 each).
-        ledger_id: Which ledger.
-        entry_id: Which the first one is; the others follow.
+        data: Part of the log: entries, each after its size (i32).
+        location: Where `data` begins: number of the log in the upper 32 bits, position in the lower.
+        slots: Locations from the index, of the first entry and those that follow (i64 each).
+        ledger_id: Expected ledger id.
+        entry_id: Expected id of the first entry; the others follow.
     """
 
 # --- add_encoder.pyx
@@ -3488,63 +3492,63 @@ def read_indexed_entries(
 def encode_adds(
     number: int, ledger_id: int, key: bytes, entries: list[bytes], *, deferred_sync: bool = False
 ) -> bytes:
-    """Frames of plain adds, in version 3 of the protocol, of whole entries.
+    """Encode plain adds of whole entries in version 3 of the protocol.
 
     Args:
-        number: Of the first request; the others follow.
-        ledger_id: Which ledger.
+        number: Number of the first request; the others follow.
+        ledger_id: The ledger.
         key: Its master key.
-        entries: With their headers, which contain their ids.
+        entries: Entries with their headers, which contain their ids.
         deferred_sync: The adds may be answered before they are on disk.
 
     Raises:
-        LedgerFrameError: One is too long for a frame, or too short for an entry.
+        LedgerFrameError: an entry is too long for a frame, or shorter than its header.
     """
 
 @final
 class AddEncoder:
-    """Frames of plain adds to one ledger, in version 3 of the protocol."""
+    """Encodes plain adds to one ledger in version 3 of the protocol."""
 
     def __init__(self, ledger_id: int, key: bytes, kind: int, *, deferred_sync: bool = False) -> None:
-        """For one writer.
+        """Encode for one writer.
 
         Args:
-            ledger_id: Which ledger.
+            ledger_id: The ledger.
             key: Its master key.
             kind: Number of its `DigestType`, other than HMAC.
             deferred_sync: The adds may be answered before they are on disk.
 
         Raises:
-            ValueError: Another digest.
+            ValueError: the digest type is not supported.
         """
 
     def encode_batch(
         self, number: int, entry_id: int, last_add_confirmed: int, length: int, payloads: list[bytes]
     ) -> bytes:
-        """Frames of adds of consecutive entries, in one piece; each entry is as `pack_entry` makes it.
+        """Encode adds of consecutive entries in one piece; each entry is as `pack_entry` makes it.
 
         Args:
-            number: Of the first request; the others follow.
-            entry_id: Of the first entry; the others follow.
-            last_add_confirmed: What their writer knows as confirmed.
-            length: Bytes of all payloads before the first one.
-            payloads: Of all.
+            number: Number of the first request; the others follow.
+            entry_id: Id of the first entry; the others follow.
+            last_add_confirmed: The writer's last add confirmed.
+            length: Bytes of all payloads of the ledger before the first of these.
+            payloads: One for each entry.
 
         Raises:
-            LedgerFrameError: One is too long for a frame.
+            LedgerFrameError: an entry is too long for a frame.
         """
 
 def split_responses(
     data: bytes | bytearray, frame_bytes_max: int
 ) -> tuple[list[memoryview | tuple[int, int]], int]:
-    """Cut whole frames off the front of bytes that nobody writes to; also return their size in bytes.
+    """Split the whole frames at the front of received bytes; return them and their size in bytes.
 
-    Answers of version 3 to adds that went well, whose numbers follow one another, are told by the first
-    number and their count; every other frame is a view without its length.
+    Consecutive successful add responses of version 3 are returned as (first number, count); every other frame
+    is a view without its length word. The bytes must not change any more.
 
     Raises:
-        FrameError: A length is too large or too small.
+        FrameError: a length is too large or too small.
     """
 
 def added_number(frame: Buffer) -> int:
-    """Number of an add of version 3 that was stored; -1: the frame is another answer."""
+    """Number of a successful add of version 3; -1 if the frame is another response."""

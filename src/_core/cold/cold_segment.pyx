@@ -172,14 +172,14 @@ def limit_decompressed_bytes(int64_t limit_bytes):
     return before
 
 
-def decompress_block(const uint8_t[::1] packed not None, int64_t size_bytes):
+def decompress_block(const uint8_t[::1] compressed not None, int64_t size_bytes):
     """Decompress one LZ4 block of known size (bytes); None when it is not one."""
     cdef bytes plain
     if not 0 <= size_bytes <= COLD_BLOCK_BYTES_MAX:
         return None
     plain = PyBytes_FromStringAndSize(NULL, size_bytes)
-    if packed.shape[0] == 0 or lz4_decode(&packed[0], <size_t>packed.shape[0],
-                                          <uint8_t*><char*>plain, <size_t>size_bytes) != 0:
+    if compressed.shape[0] == 0 or lz4_decode(&compressed[0], <size_t>compressed.shape[0],
+                                              <uint8_t*><char*>plain, <size_t>size_bytes) != 0:
         return None
     return plain
 

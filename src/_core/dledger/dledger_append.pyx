@@ -219,14 +219,14 @@ cdef AppendBatch run_with(AppendBatch run, data, const uint8_t* base, int64_t at
 cdef class AppendAnswers:
     """Writes a leader's answers to appends that went well; see _core.pyi."""
 
-    cdef bytes before                # the answer's JSON up to the index
-    cdef bytes middle                # and from there up to the place
+    cdef bytes before                # the response's JSON up to the index
+    cdef bytes middle                # from there up to the offset
 
     def __init__(self, bytes group not None, bytes leader_id not None):
         self.before = b'{"code":200,"group":%b,"index":' % group
         self.middle = b',"leaderId":%b,"pos":' % leader_id
 
-    def encode(self, list opaques not None, int64_t first_index, places not None, int64_t term):
+    def encode(self, list opaques not None, int64_t first_index, offsets not None, int64_t term):
         """The answers to requests of one entry each, in one piece."""
         cdef int64_t count = len(opaques)
         cdef int64_t each = APPEND_ROOM_BYTES + len(self.before) + len(self.middle)
@@ -235,14 +235,14 @@ cdef class AppendAnswers:
         cdef uint8_t* to = start
         cdef uint8_t* frame
         cdef uint8_t* body
-        for opaque, place in zip(opaques, places, strict=True):
+        for opaque, offset in zip(opaques, offsets, strict=True):
             frame = to
             to = put_decimal(put_ascii(frame + 8, b'{"code":200,"flag":1,"language":"PYTHON","opaque":'),
                              <int32_t>opaque)
             to = put_ascii(to, b',"serializeTypeCurrentRPC":"JSON","version":')
             body = put_ascii(put_decimal(to, CURRENT_VERSION), b"}")
             to = put_decimal(put_text_bytes(body, self.before), first_index)
-            to = put_decimal(put_text_bytes(to, self.middle), <int64_t>place)
+            to = put_decimal(put_text_bytes(to, self.middle), <int64_t>offset)
             to = put_ascii(put_decimal(put_ascii(to, b',"term":'), term), b"}")
             put_i32(frame, <int32_t>(to - frame - 4))
             put_i32(frame + 4, <int32_t>(body - frame - 8))

@@ -295,14 +295,14 @@ cdef class SendHead:
     cdef int32_t code
     cdef bint binary
     cdef bytes before                # the fields up to the queue id
-    cdef bytes behind                # those from the times of reconsumption on
+    cdef bytes after                 # those from the times of reconsumption on
 
-    def __init__(self, queue, int32_t code, bint binary, dict before not None, dict behind not None):
+    def __init__(self, queue, int32_t code, bint binary, dict before not None, dict after not None):
         self.queue = queue
         self.code = code
         self.binary = binary
         self.before = rendered_fields(before, binary)
-        self.behind = rendered_fields(behind, binary)
+        self.after = rendered_fields(after, binary)
 
     def encode(self, PendingSend out not None, int32_t opaque, int64_t born_ms, bint with_body):
         """A request: all of it, or what stands before its body."""
@@ -314,7 +314,7 @@ cdef class SendHead:
         cdef uint8_t* to
         PyObject_GetBuffer(out.body, &body, PyBUF_SIMPLE)
         try:
-            frame = PyBytes_FromStringAndSize(NULL, RESPONSE_BYTES + len(self.before) + len(self.behind)
+            frame = PyBytes_FromStringAndSize(NULL, RESPONSE_BYTES + len(self.before) + len(self.after)
                                               + (1 if self.binary else ESCAPED_BYTES_MAX) * text_bytes
                                               + (body.len if with_body else 0))
             start = <uint8_t*>PyBytes_AS_STRING(frame)
@@ -344,7 +344,7 @@ cdef class SendHead:
         to = put_json_text(put_ascii(to, b'","i":'), <const uint8_t*>PyBytes_AS_STRING(out.properties),
                            PyBytes_GET_SIZE(out.properties), SHORT_ESCAPES)
         to[0] = c','
-        to = put_text_bytes(to + 1, self.behind)
+        to = put_text_bytes(to + 1, self.after)
         to = put_decimal(put_ascii(to, b'},"flag":0,"language":"PYTHON","opaque":'), opaque)
         to = put_ascii(to, b',"serializeTypeCurrentRPC":"JSON","version":')
         to = put_decimal(to, CURRENT_VERSION)
@@ -365,7 +365,7 @@ cdef class SendHead:
         to = put_binary_number(to, c'h', out.flag)
         to = put_binary_name(to, c'i')
         put_i32(to, <int32_t>PyBytes_GET_SIZE(out.properties))
-        to = put_text_bytes(put_text_bytes(to + 4, out.properties), self.behind)
+        to = put_text_bytes(put_text_bytes(to + 4, out.properties), self.after)
         put_i32(fields - 4, <int32_t>(to - fields))
         return to
 
@@ -422,20 +422,20 @@ cdef class PullHead:
     cdef bint binary
     cdef bytes before                # the fields up to the queue id
     cdef bytes middle                # the most messages
-    cdef bytes behind                # those from the time to wait on
+    cdef bytes after                 # those from the time to wait on
 
     def __init__(self, int32_t code, bint binary, dict before not None, dict middle not None,
-                 dict behind not None):
+                 dict after not None):
         self.code = code
         self.binary = binary
         self.before = rendered_fields(before, binary)
         self.middle = rendered_fields(middle, binary)
-        self.behind = rendered_fields(behind, binary)
+        self.after = rendered_fields(after, binary)
 
     def encode(self, int32_t opaque, int64_t queue_offset, int32_t sys_flag, int64_t commit_offset):
         """A whole request."""
         cdef bytes frame = PyBytes_FromStringAndSize(
-            NULL, RESPONSE_BYTES + len(self.before) + len(self.middle) + len(self.behind))
+            NULL, RESPONSE_BYTES + len(self.before) + len(self.middle) + len(self.after))
         cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(frame)
         cdef uint8_t* to = start + 8
         cdef uint8_t* fields
@@ -452,7 +452,7 @@ cdef class PullHead:
             to = put_text_bytes(to, self.middle)
             to = put_named_number(to, b"sysFlag", sys_flag)
             to = put_named_number(to, b"commitOffset", commit_offset)
-            to = put_text_bytes(to, self.behind)
+            to = put_text_bytes(to, self.after)
             put_i32(fields - 4, <int32_t>(to - fields))
         else:
             to = put_decimal(put_ascii(to, b'{"code":'), self.code)
@@ -461,7 +461,7 @@ cdef class PullHead:
             to = put_text_bytes(put_ascii(to, b'",'), self.middle)
             to = put_decimal(put_ascii(to, b',"sysFlag":"'), sys_flag)
             to = put_decimal(put_ascii(to, b'","commitOffset":"'), commit_offset)
-            to = put_text_bytes(put_ascii(to, b'",'), self.behind)
+            to = put_text_bytes(put_ascii(to, b'",'), self.after)
             to = put_decimal(put_ascii(to, b'},"flag":0,"language":"PYTHON","opaque":'), opaque)
             to = put_ascii(to, b',"serializeTypeCurrentRPC":"JSON","version":')
             to = put_decimal(to, CURRENT_VERSION)
