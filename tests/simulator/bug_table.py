@@ -1,6 +1,6 @@
-"""Builds known bugs into the machines and counts the histories until each is found.
+"""Build known bugs into the machines and count the runs until each is found.
 
-    python -m tests.simulator.bug_table [SEEDS] ["dledger|ledger|ha]
+    python -m tests.simulator.bug_table [SEEDS] [dledger|ledger|ha]
 
 rewrites the tables in docs/design/simulation.md.
 """
@@ -23,7 +23,7 @@ def play_dledger(seed: int, bug: Bug) -> object:
 
 
 def search(play: Play, bug: Bug, seeds: int) -> tuple[str, str]:
-    """How many histories it took, and the rule that was broken."""
+    """Return the number of runs until the bug is found, and the rule that was broken."""
     for seed in range(seeds):
         try:
             play(seed, bug)
@@ -33,7 +33,7 @@ def search(play: Play, bug: Bug, seeds: int) -> tuple[str, str]:
 
 
 def rows(play: Play, bugs: Iterable[Bug], seeds: int) -> Iterable[str]:
-    yield "| bug | what it does | found in history | rule that was broken |"
+    yield "| bug | what it does | found in run | rule that was broken |"
     yield "|---|---|---|---|"
     for bug in bugs:
         what = " ".join((bug.__doc__ or "").split()).rstrip(".")

@@ -1,6 +1,6 @@
-"""Known bugs of replicated logs, each to be built into every member of a simulated group.
+"""Known bugs of replicated logs, each built into every member of a simulated group.
 
-Each is a small change of the machine of one life; the simulator has to find what follows from it.
+Each is a small change of the machine of one process; the simulator must find its consequence.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def without(member: DLedgerMember, *switches: str) -> None:
 
 
 def vote_before_persist(member: DLedgerMember) -> None:
-    """Votes and new terms are told before they are on disk (dledger: the term file is never synced)."""
+    """Votes and new terms are sent before they are on disk (dledger: the term file is never synced)."""
 
     class Hasty(Outbox):
         term_is_durable = property(lambda _: True)
@@ -43,8 +43,8 @@ def commit_old_terms_by_counting(member: DLedgerMember) -> None:
     without(member, "commit_current_term_only")
 
 
-def cut_for_any_leader(member: DLedgerMember) -> None:
-    """A request to cut is carried out whoever sent it, and whatever is committed (dledger 0.4.0)."""
+def truncate_for_any_leader(member: DLedgerMember) -> None:
+    """A follower truncates its log for any member, committed entries included (dledger 0.4.0)."""
     without(member, "check_pushes")
     handler = machine(member).handler
     check = handler._check
@@ -58,7 +58,7 @@ def cut_for_any_leader(member: DLedgerMember) -> None:
 
 
 def current_term_as_end_term(member: DLedgerMember) -> None:
-    """The term of the log's end is taken to be the member's own (dledger #52, rocketmq #2178)."""
+    """A member uses its own term as the term of its last entry (dledger #52, rocketmq #2178)."""
 
     class Confused(MemberState):
         @property
@@ -69,7 +69,7 @@ def current_term_as_end_term(member: DLedgerMember) -> None:
 
 
 def acknowledgement_of_old_push(member: DLedgerMember) -> None:
-    """Answers count however late: after their time, from before a comparison, of an older leadership."""
+    """Late responses count: after the timeout, from before a comparison, or of an older leadership."""
     node = machine(member)
     calls, late = node.calls, dict[int, Answer]()
     send, answered = calls.send, calls.answered
@@ -92,24 +92,24 @@ def acknowledgement_of_old_push(member: DLedgerMember) -> None:
 
 
 def term_forgotten_at_start(member: DLedgerMember) -> None:
-    """A member begins with term 0 and no vote (PySyncObj #202; dledger without its term file)."""
+    """A member starts with term 0 and no vote (PySyncObj #202; dledger without its term file)."""
     state = machine(member).state
     state.term, state.vote = TermState()
 
 
 def acknowledge_before_flush(member: DLedgerMember) -> None:
-    """Entries are acknowledged from memory, and a member that lost them goes on (dledger's default)."""
+    """Entries are acknowledged before a flush, and a member that lost them continues (dledger's default)."""
     without(member, "flush_before_ack")
     machine(member).outbox.flush_before_ack = False
 
 
 def vote_with_lost_tail(member: DLedgerMember) -> None:
-    """A member whose recovery dropped damaged entries votes as before."""
+    """A member votes although its recovery dropped damaged entries."""
     machine(member).state.lost_tail = member.log.lost_tail = member.log.durable_lost_tail = False
 
 
 def vote_in_the_old_term(member: DLedgerMember) -> None:
-    """The first vote after a start is in the term that the member may have led."""
+    """A member campaigns after a start in the term that it may have led."""
     elector = machine(member).elector
     elector.last_result, elector.next_vote_ms = ParseResult.WAIT_TO_REVOTE, 0
 
@@ -126,7 +126,7 @@ def leader_counts_before_flush(member: DLedgerMember) -> None:
 
 
 def read_without_proof(member: DLedgerMember) -> None:
-    """A leader answers reads from what it knows, without asking whether it still leads."""
+    """A leader answers reads without confirming that it still leads."""
     reads = machine(member).read_index
     reads.add = lambda token, _: (
         reads._answer(token, ResponseCode.SUCCESS, reads.state.storage.committed_index)
@@ -136,12 +136,12 @@ def read_without_proof(member: DLedgerMember) -> None:
 
 
 def commit_beyond_what_was_compared(member: DLedgerMember) -> None:
-    """A follower takes the leader's committed index over up to its own end, stale entries included."""
+    """A follower copies the leader's committed index up to its own end, stale entries included."""
     without(member, "check_pushes")
 
 
 def vote_forgotten(member: DLedgerMember) -> None:
-    """A member votes for whoever asks, as often as it is asked."""
+    """A member votes for every candidate, several times in a term."""
     state = machine(member).state
     state.vote_for = lambda candidate: state.outbox.save_term(TermState(state.term, candidate))
 
@@ -155,7 +155,7 @@ BUGS: tuple[Callable[[DLedgerMember], None], ...] = (
     current_term_as_end_term,
     commit_old_terms_by_counting,
     commit_beyond_what_was_compared,
-    cut_for_any_leader,
+    truncate_for_any_leader,
     acknowledge_before_flush,
     leader_counts_before_flush,
     acknowledgement_of_old_push,

@@ -1,4 +1,4 @@
-"""The tables of docs/design/simulation.md: in which history each known bug is found."""
+"""The tables of docs/design/simulation.md: in which run each known bug is found."""
 
 import re
 from collections.abc import Callable
@@ -11,9 +11,9 @@ TABLE = ROOT / "docs/design/simulation.md"
 
 
 def recorded(bug: Callable[..., None]) -> int:
-    """In which history the document says that a bug was found."""
+    """Return the number of the run in which a bug is found, according to the document."""
     found = re.search(rf"\| `{bug.__name__}` \|[^|]*\| *([\w ]+?) *\|", TABLE.read_text())
     assert found, f"{bug.__name__} is not in the table: python -m tests.simulator.bug_table"
     if not found[1].isdecimal():
-        pytest.skip(f"{bug.__name__} takes {found[1]} histories")
+        pytest.skip(f"{bug.__name__} takes {found[1]} runs")
     return int(found[1])

@@ -1,6 +1,6 @@
-"""Known bugs of masters and slaves, each to be built into a simulated history.
+"""Known bugs of masters and slaves, each built into a simulated run.
 
-Each is a small change of a machine, a broker or the operator; the simulator has to find what follows from it.
+Each is a small change of a machine, a broker or the operator; the simulator must find its consequence.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pyledger.simulator.ha.run import HaRun
 
 
 def any_report_is_believed(part: object) -> None:
-    """A master believes a report beyond its own end, or one that goes back (rocketmq #1155, #3015)."""
+    """A master accepts reports beyond its own end, or below an earlier one (rocketmq #1155, #3015)."""
 
     class Credulous(MasterConnection):
         def _report(self, offset: int, log: LogRange) -> None:
@@ -40,7 +40,7 @@ def report_before_flush(part: object) -> None:
 
 
 def first_report_before_flush(part: object) -> None:
-    """A slave that connects anew names its end, although its last bytes wait for a flush (ours, mended)."""
+    """A slave that reconnects reports its end before its last bytes are flushed (ours, fixed)."""
 
     class Hasty(SimulatedBroker):
         @property
@@ -64,13 +64,13 @@ def send_before_flush(part: object) -> None:
 
 
 def logs_are_not_compared(part: object) -> None:
-    """A slave goes on at its own end, whatever stands before it (upstream)."""
+    """A slave continues at the end of its log without comparing it (upstream)."""
     if isinstance(part, SimulatedBroker):
         part.compares = False
 
 
-def places_are_compared_alone(part: object) -> None:
-    """A slave looks whether its master has a record where its last one stands, but not at the bytes."""
+def offsets_are_compared_alone(part: object) -> None:
+    """A slave checks that its master has a record at the offset of its last one, but not the bytes."""
 
     class Careless(SimulatedBroker):
         def _is_same(self, master: SimulatedLog, offset: int) -> bool:
@@ -81,13 +81,13 @@ def places_are_compared_alone(part: object) -> None:
 
 
 def half_records_stay(part: object) -> None:
-    """A slave whose connection broke within a record goes on there, with the next master, too."""
+    """A slave keeps an incomplete record when its connection breaks, even for the next master."""
     if isinstance(part, SimulatedBroker):
         part.takes_back = False
 
 
 def stored_without_slaves(part: object) -> None:
-    """A send is answered with success when no slave is in touch (upstream since 5.0)."""
+    """A send is answered with success when no slave is connected (upstream since 5.0)."""
 
     class Generous(GroupTransfer):
         def wait(self, end_offset: int, answer: Callable[[str], None], now_ms: int) -> str | None:
@@ -99,7 +99,7 @@ def stored_without_slaves(part: object) -> None:
 
 
 def late_is_as_good(part: object) -> None:
-    """A send whose time is over is answered with success: the slave will have it some time."""
+    """A send is answered with success at its timeout, before slaves have it."""
 
     class Generous(GroupTransfer):
         def tick(self, now_ms: int) -> None:
@@ -111,8 +111,8 @@ def late_is_as_good(part: object) -> None:
         part.transfer.__class__ = Generous
 
 
-def foremost_slave_counts_for_all(part: object) -> None:
-    """However many brokers are wanted, one slave that is far enough will do."""
+def one_slave_counts_for_all(part: object) -> None:
+    """One slave that has the message is enough, however many brokers are required."""
 
     class Hasty(GroupTransfer):
         def reached(self, wanted: int) -> int:
@@ -123,7 +123,7 @@ def foremost_slave_counts_for_all(part: object) -> None:
 
 
 def connections_count_for_slaves(part: object) -> None:
-    """A slave that connects anew counts twice while its old connection is not known to be dead (upstream)."""
+    """A slave that reconnects counts twice until its old connection times out (upstream)."""
 
     class Hasty(GroupTransfer):
         def doubt(self, slave: int, sent_offset: int) -> None:
@@ -134,7 +134,7 @@ def connections_count_for_slaves(part: object) -> None:
 
 
 def offsets_beyond_the_log(part: object) -> None:
-    """A slave copies how far a consumer is, although it has not got those messages (rocketmq #4771)."""
+    """A slave copies consumer offsets beyond its own log (rocketmq #4771)."""
 
     class Careless(SimulatedBroker):
         def bound(self, offset: int) -> int:
@@ -145,13 +145,13 @@ def offsets_beyond_the_log(part: object) -> None:
 
 
 def whoever_answers_is_promoted(part: object) -> None:
-    """The operator promotes a slave without a look at the others."""
+    """The operator promotes a slave without comparing it with the others."""
     if isinstance(part, HaRun):
-        part.looks_at_all = False
+        part.compares_all = False
 
 
-def slaves_out_of_touch_are_promoted(part: object) -> None:
-    """A slave counts that has not met its master since it started: its end may be its own (ours, mended)."""
+def unconnected_slaves_are_promoted(part: object) -> None:
+    """A slave is promoted that has not compared its log with the master's since it started (ours, fixed)."""
     if isinstance(part, HaRun):
         part.trusts_all = True
 
@@ -162,13 +162,13 @@ BUGS = (
     first_report_before_flush,
     send_before_flush,
     logs_are_not_compared,
-    places_are_compared_alone,
+    offsets_are_compared_alone,
     half_records_stay,
     stored_without_slaves,
     late_is_as_good,
-    foremost_slave_counts_for_all,
+    one_slave_counts_for_all,
     connections_count_for_slaves,
     offsets_beyond_the_log,
     whoever_answers_is_promoted,
-    slaves_out_of_touch_are_promoted,
+    unconnected_slaves_are_promoted,
 )

@@ -1,6 +1,6 @@
-"""Known bugs of BookKeeper and its like, each to be built into the parts of a simulated cluster.
+"""Known bugs of BookKeeper and similar systems, each built into the parts of a simulated cluster.
 
-A bug is called with each bookie at each of its lives, each client process, and the metadata store.
+A bug is called with each bookie at each of its starts, each client process, and the metadata store.
 """
 
 from collections.abc import Sequence
@@ -45,17 +45,17 @@ def fence_at_the_first_read_only(part: object) -> None:
 
 
 def every_bookie_must_deny(part: object) -> None:
-    """A recovery waits until all of a write set deny an entry, who hangs too (bookkeeper #1067)."""
+    """A recovery waits until a whole write set denies an entry, one that hangs too (bookkeeper #1067)."""
     if (machine := recovery_of(part)) is None:
         return
-    ask = machine._ask
+    read_on = machine._read_on
 
     def patient() -> None:
-        ask()
+        read_on()
         for probe in machine._probes.values():
             probe._absent_after = len(probe.bookies)
 
-    machine._ask = patient
+    machine._read_on = patient
 
 
 def fence_between_check_and_add(part: object) -> None:
@@ -93,13 +93,13 @@ def damage_is_absence(part: object) -> None:
 
 
 def fresh_disk_under_an_old_name(part: object) -> None:
-    """A bookie whose disk was replaced goes on under its name (bookkeeper #4812; no cookie is looked at)."""
+    """A bookie whose disk was replaced starts under its old name (bookkeeper #4812; no cookie is checked)."""
     if isinstance(part, SimulatedBookie):
         part.checks_cookie = False
 
 
 def recovery_forgets_the_segment(part: object) -> None:
-    """A recovery goes below the last segment, whose start proves what is confirmed (found with TLA+)."""
+    """A recovery ignores that the start of the last segment proves what is confirmed (found with TLA+)."""
 
     class Forgetful(LedgerRecovery):
         @property
@@ -132,7 +132,7 @@ def fence_in_memory(part: object) -> None:
 
 
 def fence_without_key(part: object) -> None:
-    """A ledger's key is not journaled before its fence, so a start passes over it (upstream)."""
+    """A ledger's key is not journaled before its fence, so a restart skips the fence (upstream)."""
 
     class Keyless(BookieRules):
         __slots__ = ()
@@ -165,7 +165,7 @@ def absence_before_the_fence_is_on_disk(part: object) -> None:
 
 
 def acknowledgements_of_replaced_bookies(part: object) -> None:
-    """What a bookie acknowledged counts on after it was replaced (bookkeeper #1395)."""
+    """Acknowledgements of a bookie count after it was replaced (bookkeeper #1395)."""
     if not isinstance(part, WriterProcess):
         return
 
@@ -195,8 +195,8 @@ def confirm_while_bookies_are_replaced(part: object) -> None:
         part.machine.__class__ = Hasty
 
 
-def ensembles_told_before_the_close(part: object) -> None:
-    """A recovery stores other bookies before the entries are there (found with TLA+)."""
+def ensembles_stored_before_the_close(part: object) -> None:
+    """A recovery stores a new ensemble before its bookies have the entries (found with TLA+)."""
 
     class Hasty(LedgerWriter):
         def _change_ensemble(self) -> None:
@@ -219,18 +219,18 @@ def one_denial_is_enough(part: object) -> None:
     """A recovery ends at the first bookie that denies an entry (bookkeeper before #1077)."""
     if (machine := recovery_of(part)) is None:
         return
-    ask = machine._ask
+    read_on = machine._read_on
 
     def hasty() -> None:
-        ask()
+        read_on()
         for probe in machine._probes.values():
             probe._absent_after = 1
 
-    machine._ask = hasty
+    machine._read_on = hasty
 
 
 def any_answer_covers(part: object) -> None:
-    """A recovery goes on after a bare ack quorum of answers, whatever could hide behind the silent ones."""
+    """A recovery continues after an ack quorum of answers, although silent bookies may have more entries."""
 
     class Sure(Coverage):
         __slots__ = ()
@@ -252,13 +252,13 @@ def any_answer_covers(part: object) -> None:
 
 
 def metadata_is_just_set(part: object) -> None:
-    """Metadata is stored without a look at what is there."""
+    """Metadata is stored without comparing versions."""
     if isinstance(part, MetadataTable):
         part.compares = False
 
 
 def writer_goes_on_after_recovery_began(part: object) -> None:
-    """A writer whose change was refused tries again on top of what it finds, whatever state that is in."""
+    """A writer whose change was rejected retries on the stored metadata, whatever its state is."""
 
     class Stubborn(LedgerWriter):
         @property
@@ -269,8 +269,8 @@ def writer_goes_on_after_recovery_began(part: object) -> None:
         part.machine.__class__ = Stubborn
 
 
-def one_denial_is_told_to_a_reader(part: object) -> None:
-    """An entry is denied for a reader where one bookie denies it and the others are silent (ours, mended)."""
+def one_denial_is_enough_for_a_reader(part: object) -> None:
+    """An entry is denied to a reader when one bookie denies it and others are silent (ours, fixed)."""
     if not isinstance(part, ReaderProcess) or part.machine is not None:
         return
     ended = part.read_ended
@@ -283,8 +283,8 @@ def one_denial_is_told_to_a_reader(part: object) -> None:
     part.read_ended = denied
 
 
-def told_before_the_close(part: object) -> None:
-    """A recovery tells readers of entries whose new copies no metadata names yet (upstream; ours, mended)."""
+def reported_before_the_close(part: object) -> None:
+    """A recovery reports entries whose new replicas no metadata names yet (upstream; ours, fixed)."""
 
     class Telling(LedgerWriter):
         def add(self, payloads: list[bytes], now_ms: int, length: int | None = None) -> int:
@@ -302,8 +302,8 @@ def told_before_the_close(part: object) -> None:
     machine._open_writer = opened
 
 
-def copies_thrown_away_at_their_new_place(part: object) -> None:
-    """A bookie deletes a ledger that did not name it before a repair gave it copies (bookkeeper #4668)."""
+def replicas_deleted_after_a_repair(part: object) -> None:
+    """A bookie deletes a ledger that did not name it before a repair copied to it (bookkeeper #4668)."""
 
     def keeps(metadata: LedgerMetadata | None) -> bool:
         return metadata is not None and any(part.name in one.ensemble for one in metadata.segments)
@@ -313,7 +313,7 @@ def copies_thrown_away_at_their_new_place(part: object) -> None:
 
 
 def successors_named_before_the_copies(part: object) -> None:
-    """A repair names its bookies first, and copies then."""
+    """A repair stores the new ensemble before it copies."""
 
     def mend(repair: Repair, metadata: LedgerMetadata) -> Flow:
         return (yield from part.name_successors(repair)) and (yield from part.copy(repair, metadata))
@@ -323,13 +323,13 @@ def successors_named_before_the_copies(part: object) -> None:
 
 
 def what_cannot_be_read_is_passed_over(part: object) -> None:
-    """A repair copies what it can read, and names its bookies for all of it."""
+    """A repair copies what it can read, and stores the new ensemble for all entries."""
     if isinstance(part, RepairProcess):
         part.may_go_on = lambda _: True
 
 
 def copies_that_failed_count(part: object) -> None:
-    """A repair does not look at what the bookies answer that got its copies."""
+    """A repair ignores the responses of the bookies to which it copied."""
 
     def send(copies: Sequence[Copy], told: Told) -> None:
         RepairProcess.send_copies(part, copies, lambda _: told(True))
@@ -339,7 +339,7 @@ def copies_that_failed_count(part: object) -> None:
 
 
 def open_ends_are_repaired(part: object) -> None:
-    """A repair replaces bookies where a writer may still add."""
+    """A repair replaces bookies of a fragment to which a writer may still add."""
 
     class Careless(Repair):
         def repaired(self, metadata: LedgerMetadata) -> LedgerMetadata | None:
@@ -362,8 +362,8 @@ def open_ends_are_repaired(part: object) -> None:
         part.mend, part.examine = mend, examine
 
 
-def ends_tell_of_all_entries(part: object) -> None:
-    """A repair looks at the ends of fragments although a check found a hole between (ours, mended)."""
+def only_ends_of_fragments_are_checked(part: object) -> None:
+    """A repair checks only the ends of fragments, although a check found a hole between (ours, fixed)."""
     if isinstance(part, RepairProcess) and part.name != "auditor":
         part.examine = lambda **_: RepairProcess.examine(part)
 
@@ -375,7 +375,7 @@ BUGS: list[Fault] = [
     damage_is_absence,
     fresh_disk_under_an_old_name,
     recovery_forgets_the_segment,
-    ensembles_told_before_the_close,
+    ensembles_stored_before_the_close,
     one_denial_is_enough,
     any_answer_covers,
     acknowledge_before_sync,
@@ -386,12 +386,12 @@ BUGS: list[Fault] = [
     confirm_while_bookies_are_replaced,
     writer_goes_on_after_recovery_began,
     metadata_is_just_set,
-    one_denial_is_told_to_a_reader,
-    told_before_the_close,
-    copies_thrown_away_at_their_new_place,
+    one_denial_is_enough_for_a_reader,
+    reported_before_the_close,
+    replicas_deleted_after_a_repair,
     successors_named_before_the_copies,
     what_cannot_be_read_is_passed_over,
     copies_that_failed_count,
     open_ends_are_repaired,
-    ends_tell_of_all_entries,
+    only_ends_of_fragments_are_checked,
 ]

@@ -1,11 +1,11 @@
-"""Rules of a simulated world; the first breach ends the run."""
+"""Rules of a simulated world; the first violation ends the run."""
 
 
 class SafetyError(AssertionError):
-    """A rule that must always hold was broken."""
+    """A rule that must always hold was violated."""
 
 
 def require(holds: bool, rule: str, detail: object) -> None:
-    """End the run where a rule does not hold."""
+    """Raise SafetyError when a rule does not hold."""
     if not holds:
         raise SafetyError(f"{rule}: {detail}")

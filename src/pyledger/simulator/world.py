@@ -1,4 +1,4 @@
-"""One timeline, one seed: everything that happens in a simulation is an entry of one heap."""
+"""Time and randomness of a simulation: one seed, and one heap with all planned events."""
 
 import hashlib
 import heapq
@@ -10,7 +10,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong while the world is not healed. Shares are of frames, times in ms."""
+    """Rates of the faults, until the world is healed. Shares are of frames, times in ms."""
 
     loss: float = 0.05
     duplicates: float = 0.05
@@ -19,13 +19,13 @@ class Faults:
     clock_jump_ms_max: int = 0
     clock_drift_ppm_max: int = 0
     clogs: float = 0.0
-    """Frames that are kept for long, and then arrive."""
+    """Share of the frames that arrive up to `clog_ms_max` later."""
     clog_ms_max: int = 3000
 
 
 @dataclass
 class World:
-    """Time, chance, and what is planned."""
+    """The time, the random generator and the planned events."""
 
     seed: int
     faults: Faults = field(default_factory=Faults)
@@ -33,7 +33,7 @@ class World:
     healed: bool = False
     """No more faults."""
     calm: bool = False
-    """Healed for so long that everything must be in order."""
+    """Set some time after `healed`: nothing new starts, everything must complete."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -43,11 +43,11 @@ class World:
         self.log: list[str] = []
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Plan an action."""
+        """Run an action later."""
         heapq.heappush(self.events, (self.now_ms + delay_ms, next(self.numbers), action))
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Run all events of a span of time."""
         end_ms = self.now_ms + duration_ms
         while self.events and self.events[0][0] <= end_ms:
             self.now_ms, _, action = heapq.heappop(self.events)
@@ -55,7 +55,7 @@ class World:
         self.now_ms = end_ms
 
     def note(self, text: str) -> None:
-        """Remember what happened; two runs of one seed note the same."""
+        """Add an event to the trace; two runs of one seed have equal traces."""
         line = f"{self.now_ms} {text}"
         self.digest.update(line.encode())
         self.log.append(line)
@@ -63,29 +63,31 @@ class World:
 
 
 class Network:
-    """Connections between nodes: some frames are lost, some come twice.
+    """Connections between nodes that lose and duplicate frames.
 
-    Those of one connection stay in order, unless each goes its own way.
+    With `ordered` the frames of one connection arrive in order.
     """
 
     def __init__(self, world: World, *, ordered: bool = True) -> None:
         self.world, self.ordered = world, ordered
         self.last_ms: dict[tuple[Hashable, Hashable], int] = {}
-        self.cut: set[tuple[Hashable, Hashable]] = set()
-        """Links, source and target, that carry nothing while the world is not healed."""
+        self.disconnected: set[tuple[Hashable, Hashable]] = set()
+        """Links (source and target) that lose all frames until the world is healed."""
         self.late: set[tuple[Hashable, Hashable]] = set()
-        """Links of which a share of the frames is held."""
+        """Links that delay a share of their frames."""
         self.held = 0.0
-        """Share of the frames on links that are cut, or late, that come after all, out of order."""
+        """Share of the frames on `disconnected` and `late` links that arrive later, out of order."""
         self.held_ms_max = 0
 
     def send(self, source: Hashable, target: Hashable, deliver: Callable[[], None]) -> None:
-        """Take a frame along, perhaps."""
+        """Deliver a frame later; or lose or duplicate it."""
         world, faults = self.world, self.world.faults
         if self._holds(source, target):
             world.after(world.random.randint(1, self.held_ms_max), deliver)
             return
-        if not world.healed and ((source, target) in self.cut or world.random.random() < faults.loss):
+        if not world.healed and (
+            (source, target) in self.disconnected or world.random.random() < faults.loss
+        ):
             return
         delay_ms = world.random.randint(1, 10 if world.healed else faults.delay_ms_max)
         if not world.healed and faults.clogs and world.random.random() < faults.clogs:
@@ -103,11 +105,11 @@ class Network:
         if not self.held or self.world.healed:
             return False
         link = (source, target)
-        return (link in self.cut or link in self.late) and self.world.random.random() < self.held
+        return (link in self.disconnected or link in self.late) and self.world.random.random() < self.held
 
 
 class Clock:
-    """A node's own clock, which may be set while the world is not healed."""
+    """The clock of a node; it drifts and may be set."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -117,11 +119,11 @@ class Clock:
 
     @property
     def now_ms(self) -> int:
-        """What the clock shows."""
+        """The time that the clock shows."""
         now_ms = self.world.now_ms
         return now_ms + self.ahead_ms + now_ms * self.drift_ppm // 1_000_000
 
     def jump(self) -> None:
-        """Set the clock to some other time."""
+        """Set the clock to a random time within the limit."""
         limit_ms = self.world.faults.clock_jump_ms_max
         self.ahead_ms = self.world.random.randint(-limit_ms, limit_ms)

@@ -85,7 +85,7 @@ class LedgerChecks:
                 wanted = {one for one in range(was.first_entry_id, end) if place in old.write_set(one)}
                 missing = set() if self.disk_failed(named) else wanted - self.on_disk(named, ledger_id)
                 where = f"{ledger_id}: {named} named for {gone} without {sorted(missing)}"
-                require(not missing, "fragment repair never lowers copies", where)
+                require(not missing, "fragment repair never reduces replicas", where)
                 self.ledgers[ledger_id].repaired.setdefault(named, set()).update(wanted)
         self.copies_last(ledger_id, new)
 
@@ -95,7 +95,7 @@ class LedgerChecks:
             named = {one for one in entry_ids if bookie in _named(metadata, one)}
             missing = set() if self.disk_failed(bookie) else named - self.on_disk(bookie, ledger_id)
             where = f"{ledger_id}: {bookie} has lost {sorted(missing)}"
-            require(not missing, "fragment repair never lowers copies", where)
+            require(not missing, "fragment repair never reduces replicas", where)
 
     def lacking(self, ledger_id: int, metadata: LedgerMetadata) -> set[tuple[str, int]]:
         """Copies of a closed ledger that are on no disk, by bookie and entry."""
@@ -111,11 +111,13 @@ class LedgerChecks:
         history, end = self.ledgers[ledger_id], metadata.last_entry_id
         require(
             history.confirmed <= end,
-            "what was acknowledged is part of the ledger",
+            "acknowledged entries are part of the ledger",
             f"{ledger_id}: {history.confirmed} was, closed at {end}",
         )
         require(
-            history.told <= end, "what was told to be confirmed is", f"{ledger_id}: {history.told}, {end}"
+            history.told <= end,
+            "entries reported as confirmed stay confirmed",
+            f"{ledger_id}: {history.told}, {end}",
         )
         require(end <= history.last_add_pushed, "a ledger ends where its writer wrote", (ledger_id, end))
         length = sum(map(len, history.payloads[: end + 1]))

@@ -200,7 +200,7 @@ class LedgerRun:
 
     def mend_links(self) -> None:
         """No link is cut any more."""
-        self.cluster.network.cut.clear()
+        self.cluster.network.disconnected.clear()
 
     def collect(self) -> None:
         """All bookies look for ledgers that they can delete."""
@@ -266,7 +266,7 @@ class LedgerRun:
 
     def recover(self, ledger_id: int) -> None:
         """Open a ledger; perhaps a bookie cannot be reached at first, and so is not fenced at first."""
-        reader, random, cut = self.reader(ledger_id), self.world.random, self.cluster.network.cut
+        reader, random, cut = self.reader(ledger_id), self.world.random, self.cluster.network.disconnected
         if random.random() < 0.5:
             link = (reader.name, random.choice(reader.known.metadata.segments[-1].ensemble))
             cut.add(link)
@@ -295,7 +295,7 @@ class LedgerRun:
             for client in clients:
                 if random.random() < 0.5:
                     ends = (client, bookie)
-                    network.cut.add(ends if random.random() < 0.5 else ends[::-1])
+                    network.disconnected.add(ends if random.random() < 0.5 else ends[::-1])
 
     def wipe(self, bookie: SimulatedBookie) -> None:
         """Take a bookie's disk; another bookie joins."""
@@ -371,17 +371,17 @@ class LedgerRun:
         while not crew.done and self.world.now_ms < end_ms:
             self.world.run(REPAIR_LOOK_MS)
         left = sorted(crew.board.marks)
-        require(crew.done, "a healed cluster makes all copies again", f"{left} are marked")
+        require(crew.done, "a healed cluster restores all replicas", f"{left} are marked")
         for ledger_id, row in self.cluster.table.rows.items():
             self.cluster.checks.copies_last(ledger_id, row.metadata)
             lacking = self.cluster.checks.lacking(ledger_id, row.metadata)
-            require(not lacking, "a healed cluster makes all copies again", (ledger_id, sorted(lacking)))
+            require(not lacking, "a healed cluster restores all replicas", (ledger_id, sorted(lacking)))
 
     def heal_cluster(self) -> None:
         """From now on nothing goes wrong with bookies and links."""
         world, cluster = self.world, self.cluster
         world.healed = True
-        cluster.network.cut.clear()
+        cluster.network.disconnected.clear()
         world.note("healed")
         for bookie in cluster.bookies.values():
             bookie.start()

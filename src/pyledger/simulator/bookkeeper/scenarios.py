@@ -113,7 +113,7 @@ class LoneCopy(Scenario):
         if (writer := self.writer(LONE_ENTRIES, LONE_SHAPE)) is None:
             return
         writer.closes, writer.pending_max, writer.pause_ms_max = False, LONE_ENTRIES, 2
-        self.ledger_id, cut = writer.ledger_id, self.cluster.network.cut
+        self.ledger_id, cut = writer.ledger_id, self.cluster.network.disconnected
         self.first, *self.others = self.ensemble(writer.ledger_id)
         cut.update((writer.name, other.name) for other in self.others)
 
@@ -133,13 +133,13 @@ class LoneCopy(Scenario):
         """The first recovery: one bookie's answers are lost, none but the first takes entries again."""
         reader = self.run.reader(self.ledger_id)
         network = self.cluster.network
-        network.cut.add((self.others[0].name, reader.name))
+        network.disconnected.add((self.others[0].name, reader.name))
         for other in self.others:
             other.rules.read_only, other.rules.takes_recovery_adds = True, False
         reader.recover()
 
         def cut_off() -> None:
-            network.cut.add((reader.name, METADATA))
+            network.disconnected.add((reader.name, METADATA))
 
         recovering = LedgerState.IN_RECOVERY
         rows = self.cluster.table.rows
@@ -163,7 +163,7 @@ class LoneCopy(Scenario):
     def recover_again(self, before: ReaderProcess) -> None:
         """Another recovery, which does not reach the first bookie for a while."""
         before.alive = False
-        reader, cut = self.run.reader(self.ledger_id), self.cluster.network.cut
+        reader, cut = self.run.reader(self.ledger_id), self.cluster.network.disconnected
         links = {(reader.name, self.first.name), (self.first.name, reader.name)}
         cut.update(links)
         reader.recover()

@@ -1,7 +1,7 @@
-"""A DLedger group in a world of faults, and then in a healed one, in which it must get on.
+"""A DLedger group under faults, then without them, when it must make progress.
 
-Frames are lost, doubled, late and out of order; links are cut; members crash and lose pages; disks are slow
-and entries damaged; clocks run wrong and are set.
+Frames are lost, duplicated, delayed and reordered; links fail; members crash and lose pages; disks are slow
+and damage entries; clocks drift and are set.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,28 @@ from pyledger.simulator.world import Faults, Network, World
 
 TICK_MS = 10
 HEAL_MS = 6000
-"""In this a healed group gets on; in twice that where members start late and one finds damage again."""
+"""Time in which a healed group must make progress; doubled when members start late or find damage."""
 CALM_MS = 1000
 CLIENTS = 3
 OPERATION_TIMEOUT_MS = 1500
 
-KINDS: tuple[str, ...] = (*("crash", "cut", "alone") * 2, "mend", "jump", "damage", "transfer", "power")
-"""What can happen; the first ones more often."""
-HUNTED_EVERY = 5
-"""Of so many histories one is that of leaders that are hunted: the seeds 4, 9, 14 and so on."""
-KINDS_HUNTED = (("crash", "damage", "jump", "transfer"), ("transfer",))
-"""What happens besides the hunt, which sees to links. A process that lives on may get very old answers."""
-SICK_EVERY, SICK_AT = 10, 3
-"""Of so many histories one is that of sick disks: the seeds that end with 3."""
-KINDS_SICK = (*KINDS, *("full", "error", "term", "damage") * 2)
-"""What can happen there: no room for a while, a write that fails half done, a term file that is lost."""
+KINDS: tuple[str, ...] = (
+    *("crash", "disconnect", "isolate") * 2,
+    "reconnect",
+    "jump",
+    "damage",
+    "transfer",
+    "power",
+)
+"""The faults of most runs; the first three are drawn more often."""
+LEADER_FAULTS_EVERY = 5
+"""In one of 5 runs leaders are the target: seeds 4, 9, 14 and so on."""
+KINDS_BESIDE_LEADER_FAULTS = (("crash", "damage", "jump", "transfer"), ("transfer",))
+"""Faults besides `LeaderFaults`, which disconnects links. Without crashes, members get very old responses."""
+DISK_FAULTS_EVERY, DISK_FAULTS_AT = 10, 3
+"""In one of 10 runs disks have more faults: the seeds that end with 3."""
+KINDS_WITH_DISK_FAULTS = (*KINDS, *("full", "error", "term", "damage") * 2)
+"""The faults of these runs: a full disk for a while, a write that fails halfway, a lost term file."""
 
 CONFIG = DLedgerConfig(
     heart_beat_time_interval_ms=200,
@@ -63,11 +70,11 @@ CONFIG = DLedgerConfig(
 
 @dataclass
 class Report:
-    """What a run was."""
+    """The result of a run."""
 
     seed: int
     trace: str
-    """Hash of everything that happened: the same for the same seed, everywhere."""
+    """Hash of all events: equal for equal seeds, on every machine."""
     terms: int
     committed: int
     acknowledged: int
@@ -83,10 +90,10 @@ class Report:
 
 
 class Client:
-    """Appends and reads, one operation after the other; it does not try again what it does not know."""
+    """Appends and reads, one operation at a time; never retries one whose outcome is unknown."""
 
     def __init__(self, group: "DLedgerGroup", number: int) -> None:
-        self.group, self.number, self.count, self.turn = group, number, 0, 0
+        self.group, self.number, self.count, self.operation = group, number, 0, 0
         self.target = number % len(group.names)
 
     def act(self) -> None:
@@ -94,8 +101,8 @@ class Client:
         group, world = self.group, self.group.world
         if world.calm:
             return
-        self.turn += 1
-        turn, known = self.turn, group.checks.highest_known
+        self.operation += 1
+        operation, known = self.operation, group.checks.highest_known
         name = group.names[self.target]
         if world.random.random() < 0.25:
             request: ReadIndexRequest | AppendEntryRequest = ReadIndexRequest(group="g", remote_id=name)
@@ -110,13 +117,13 @@ class Client:
         life = member.life
 
         def reply(response: Response) -> None:
-            group.network.send(name, self.number, lambda: self.answered(turn, known, bodies, response))
+            group.network.send(name, self.number, lambda: self.answered(operation, known, bodies, response))
 
         group.network.send(self.number, name, lambda: member.receive(life, reply, request))
-        world.after(group.election_timeout_ms, lambda: self.give_up(turn))
+        world.after(group.election_timeout_ms, lambda: self.give_up(operation))
 
-    def answered(self, turn: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
-        """Take an answer; also one that comes late says what is true."""
+    def answered(self, operation: int, known: int, bodies: tuple[bytes, ...], response: Response) -> None:
+        """Check a response, even a late one, then continue with the next operation."""
         checks = self.group.checks
         if isinstance(response, AppendEntryResponse) and response.code == 200:
             checks.appended(response.index, bodies[-1], known)
@@ -124,22 +131,22 @@ class Client:
         elif isinstance(response, ReadIndexResponse) and response.code == 200:
             checks.read(response.index, known)
             self.group.reads += 1
-        elif turn == self.turn and response.leader_id in self.group.names:
+        elif operation == self.operation and response.leader_id in self.group.names:
             self.target = self.group.names.index(response.leader_id)
-        elif turn == self.turn:
+        elif operation == self.operation:
             self.target = self.group.world.random.randrange(len(self.group.names))
-        self.next(turn)
+        self.next(operation)
 
-    def give_up(self, turn: int) -> None:
-        """No answer came in time. In a healed world ask another: that member may be the one that is down."""
-        if turn == self.turn and self.group.world.healed:
+    def give_up(self, operation: int) -> None:
+        """Give up after the timeout; in a healed world send the next operation to another member."""
+        if operation == self.operation and self.group.world.healed:
             self.target = self.group.world.random.randrange(len(self.group.names))
-        self.next(turn)
+        self.next(operation)
 
-    def next(self, turn: int) -> None:
-        """Go on, once."""
-        if turn == self.turn:
-            self.turn += 1
+    def next(self, operation: int) -> None:
+        """Plan the next operation; ignore a repeated call for the same one."""
+        if operation == self.operation:
+            self.operation += 1
             self.group.world.after(self.group.world.random.randint(5, 80), self.act)
 
 
@@ -182,14 +189,14 @@ class DLedgerGroup:
             self.world.after(random.randint(0, 50), self._starter(member))
         for number in range(CLIENTS):
             self.world.after(random.randint(300, 900), Client(self, number).act)
-        self.world.after(random.randint(100, 1000), self.trouble)
+        self.world.after(random.randint(100, 1000), self.inject_fault)
         self.kinds = KINDS
         self.election_timeout_ms = OPERATION_TIMEOUT_MS
-        """How long a client waits for an answer."""
-        if seed % SICK_EVERY == SICK_AT:
-            self.kinds = KINDS_SICK
-        if seed % HUNTED_EVERY == HUNTED_EVERY - 1:
-            self.kinds = random.choice(KINDS_HUNTED)
+        """How long a client waits for a response."""
+        if seed % DISK_FAULTS_EVERY == DISK_FAULTS_AT:
+            self.kinds = KINDS_WITH_DISK_FAULTS
+        if seed % LEADER_FAULTS_EVERY == LEADER_FAULTS_EVERY - 1:
+            self.kinds = random.choice(KINDS_BESIDE_LEADER_FAULTS)
             if "crash" not in self.kinds:
                 for member in self.members.values():
                     member.crash_at_write = 0.0
@@ -203,20 +210,20 @@ class DLedgerGroup:
 
         return start
 
-    def trouble(self) -> None:
-        """Something goes wrong, or right again."""
+    def inject_fault(self) -> None:
+        """Inject a random fault, or end one."""
         world, random = self.world, self.world.random
         if world.healed:
             return
         member = self.members[random.choice(self.names)]
         kind = random.choice(self.kinds)
-        world.note(f"trouble {kind} {member.name}")
-        deeds: dict[str, Callable[[DLedgerMember], None]] = {
+        world.note(f"fault {kind} {member.name}")
+        faults: dict[str, Callable[[DLedgerMember], None]] = {
             "crash": self.stop,
             "power": self.stop_all,
-            "cut": self.cut_links,
-            "mend": self.mend_links,
-            "alone": self.isolate_leader,
+            "disconnect": self.disconnect_links,
+            "reconnect": self.reconnect_links,
+            "isolate": self.isolate_leader,
             "jump": self.set_clock,
             "damage": self.damage,
             "transfer": self.hand_over,
@@ -224,11 +231,11 @@ class DLedgerGroup:
             "error": self.break_write,
             "term": self.lose_term,
         }
-        deeds[kind](member)
-        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+        faults[kind](member)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.inject_fault)
 
     def stop(self, member: DLedgerMember) -> None:
-        """Crash a member; it comes back later."""
+        """Crash a member and plan its restart."""
         if member.node is None:
             return
         self.crashes += 1
@@ -237,14 +244,14 @@ class DLedgerGroup:
         self.world.after(random.choice((5, 100, 3000)) + random.randint(0, 500), self._starter(member))
 
     def stop_all(self, _: DLedgerMember) -> None:
-        """Cut the power of all, at times."""
+        """Crash all members, in 30 % of the calls."""
         if self.world.random.random() < 0.3:
             for one in self.members.values():
                 self.stop(one)
 
-    def mend_links(self, _: DLedgerMember) -> None:
-        """Let everybody be reached again."""
-        self.network.cut.clear()
+    def reconnect_links(self, _: DLedgerMember) -> None:
+        """Reconnect all links."""
+        self.network.disconnected.clear()
 
     @staticmethod
     def set_clock(member: DLedgerMember) -> None:
@@ -254,11 +261,11 @@ class DLedgerGroup:
 
     @staticmethod
     def break_write(member: DLedgerMember) -> None:
-        """Let the next write of a member fail, half done."""
+        """Make the next write of a member fail halfway."""
         member.log.breaks = True
 
     def isolate_leader(self, _: DLedgerMember | None = None) -> None:
-        """Leave the newest leader with less than half of the group; often the next one soon after."""
+        """Isolate the newest leader with less than half of the group; often its successor soon after."""
         leaders = [one for one in self.members.values() if one.leads and one.node is not None]
         if self.world.healed or not leaders:
             return
@@ -266,60 +273,60 @@ class DLedgerGroup:
         random = self.world.random
         others = [name for name in self.names if name != newest.name]
         company = random.sample(others, random.randint(0, max((len(others) - 2) // 2, 0)))
-        self.world.note(f"alone {newest.name}")
-        self.network.cut.clear()
-        self.cut_off([newest.name, *company], 2)
+        self.world.note(f"isolate {newest.name}")
+        self.network.disconnected.clear()
+        self.disconnect([newest.name, *company], 2)
         if random.random() < 0.7:
             self.world.after(random.randint(700, 1800), self.isolate_leader)
 
-    def cut_links(self, _: DLedgerMember) -> None:
-        """Cut some members off, in one direction or both."""
-        self.network.cut.clear()
+    def disconnect_links(self, _: DLedgerMember) -> None:
+        """Disconnect up to half of the members, in one or both directions."""
+        self.network.disconnected.clear()
         random = self.world.random
-        self.cut_off(
+        self.disconnect(
             random.sample(self.names, random.randint(1, max(len(self.names) // 2, 1))), random.randrange(3)
         )
 
-    def cut_off(self, side: list[str], ways: int) -> None:
-        """Cut links between `side` and others: 0 outward, 1 inward, 2 both."""
-        random, cut = self.world.random, self.network.cut
+    def disconnect(self, side: list[str], directions: int) -> None:
+        """Disconnect links between `side` and the others; directions: 0 outward, 1 inward, 2 both."""
+        random, disconnected = self.world.random, self.network.disconnected
         others = [name for name in self.names if name not in side]
         if not others:
             return
         for a in side:
             for b in others if random.random() < 0.7 else [random.choice(others)]:
-                if ways != 1:
-                    cut.add((a, b))
-                if ways != 0:
-                    cut.add((b, a))
+                if directions != 1:
+                    disconnected.add((a, b))
+                if directions != 0:
+                    disconnected.add((b, a))
 
     def damage(self, member: DLedgerMember) -> None:
-        """Spoil a stored entry, as long as a majority of the group is sound."""
-        unsound = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
+        """Damage a stored entry, as long as a majority of the members has none damaged."""
+        damaged = sum(one.log.durable_lost_tail or bool(one.log.corrupt) for one in self.members.values())
         if self.real:
-            return  # bytes of real files are spoilt by the tests of the store
-        if unsound < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
+            return  # the tests of the store damage real files
+        if damaged < (len(self.names) - 1) // 2 and member.log.log and not member.log.lost_tail:
             member.log.corrupt.add(self.world.random.randrange(len(member.log.log)))
 
     def fill_disk(self, member: DLedgerMember) -> None:
-        """Leave no room for entries, for a while."""
+        """Fill the disk of a member for a while."""
         member.log.disk_full = True
         self.world.after(self.world.random.randint(50, 2000), partial(self.free_disk, member))
 
     @staticmethod
     def free_disk(member: DLedgerMember) -> None:
-        """Make room again."""
+        """End a full disk."""
         member.log.disk_full = False
 
     def lose_term(self, member: DLedgerMember) -> None:
-        """Let a member start without its term file; the others' are there, as the way out asks for."""
+        """Restart a member without its term file; one at a time, as its repair needs those of the others."""
         if any(one.log.term_lost for one in self.members.values()):
             return
         self.stop(member)
         member.log.term_lost = True
 
     def hand_over(self, member: DLedgerMember) -> None:
-        """Ask the leader to make way for a member."""
+        """Request a leadership transfer to a member."""
         for leader in self.members.values():
             if leader.leads and leader.node is not None:
                 request = LeadershipTransferRequest(
@@ -333,24 +340,24 @@ class DLedgerGroup:
 
     @property
     def leaders(self) -> list[str]:
-        """Members that think that they lead."""
+        """Members in the leader role."""
         return [one.name for one in self.members.values() if one.leads]
 
     def run(self, ticks: int) -> Report:
-        """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
+        """Run `ticks` of 10 ms with faults, then a healed world."""
         world = self.world
         world.run(ticks * TICK_MS)
         world.healed = True
-        self.network.cut.clear()
+        self.network.disconnected.clear()
         world.note("healed")
         for member in self.members.values():
             member.log.disk_full = member.log.breaks = False
             if member.node is not None and member.log.corrupt:
-                self.stop(member)  # whoever checks the folders finds it
+                self.stop(member)  # a restart detects the damage
         healed_ms = world.now_ms
         world.run(HEAL_MS)
         if len(self.leaders) != 1 or self.appended_ms <= healed_ms:
-            world.run(HEAL_MS)  # members started late, or one was just then handing over
+            world.run(HEAL_MS)  # members started late, or a transfer was in progress
         require(len(self.leaders) == 1, "a healed group has a leader", self.leaders)
         require(self.appended_ms > healed_ms, "a healed group takes appends", self.appended_ms)
         world.calm = True

@@ -1,4 +1,4 @@
-"""The real store of a member in a simulated group, in a folder, held against the model at every step."""
+"""The real store of a member in a simulated group, compared with the model at every step."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ SIZES = DLedgerStoreConfig(data_file_size_bytes=1 << 16, index_file_size_bytes=1
 
 
 class FolderLog(ModelLog):
-    """A model log whose entries are those of a `DLedgerStore`.
+    """A model log whose entries are stored in a `DLedgerStore`.
 
-    A crash leaves all files as they are, as after `kill -9`, or as they were copied at the last flush.
+    A crash leaves all written bytes, as `kill -9` does, or the files as they were at the last flush.
     """
 
     def __init__(self, random: Random, wrote: Callable[[Entry, int], None], folder: Path) -> None:
@@ -30,29 +30,29 @@ class FolderLog(ModelLog):
         shutil.copytree(self.folder, self.image)
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
-        """The store makes the entries; the model takes them over."""
+        """Append to the store, and copy the entries into the model."""
         first = self.store.end_index + 1
-        places = self.store.append_bodies(term, bodies)
+        offsets = self.store.append_bodies(term, bodies)
         for index in range(first, self.store.end_index + 1):
             self._append(self.store.entry(index))
-        return places
+        return offsets
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
-        """Both take all."""
+        """Append to both."""
         taken = self.store.append_entries(entries)
-        assert taken == len(entries), "equal logs have equal places"
+        assert taken == len(entries), "equal logs have equal offsets"
         for entry in entries:
             self._append(entry)
         return taken
 
     def truncate(self, entry: Entry) -> None:
-        """Both cut."""
+        """Truncate both."""
         super().truncate(entry)
         self.store.truncate(entry)
-        assert self.store.end_index == self.end_index, "the cut log ends with the entry"
+        assert self.store.end_index == self.end_index, "the truncated log ends with the entry"
 
     def entry(self, index: int) -> Entry:
-        """As it stands in the file."""
+        """The entry in the file; it must equal that of the model."""
         known, found = super().entry(index), self.store.entry(index)
         assert found.same_as(known), f"entry {index} reads {found}, written {known}"
         return found
@@ -63,19 +63,19 @@ class FolderLog(ModelLog):
         return self.store.end_position
 
     def flush(self) -> None:
-        """The files as they are now are what a power cut would leave."""
+        """Flush both, and copy the files: a power failure would leave these."""
         super().flush()
         self.store.flush()
         self._copy()
 
     def save_term_state(self, state: TermState) -> None:
-        """Into the file, too."""
+        """Replace the term in both, and in the copy."""
         super().save_term_state(state)
         self.store.save_term_state(state)
         shutil.copy(self.folder / "currterm", self.image / "currterm")
 
     def crash(self) -> None:
-        """Open what is left, and go on with that."""
+        """Recover the store, and compare and replace the model with what it found."""
         flushed = len(self.durable_log)
         self.store.lock.release()
         if self.random.random() < 0.5:

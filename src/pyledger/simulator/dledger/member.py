@@ -1,4 +1,4 @@
-"""The shell of one member in a simulated group: its disk, its clock, its life and its deaths."""
+"""The shell of one member in a simulated group: its disk, its clock, its starts and crashes."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -19,7 +19,7 @@ FLUSH_MS_MAX = 8
 
 
 class Moment(Enum):
-    """When a leader is worth an attack."""
+    """When `LeaderFaults` may isolate a leader."""
 
     ELECTED = "elected"
     APPENDED = "appended"
@@ -27,27 +27,27 @@ class Moment(Enum):
 
 
 class Fault(Protocol):
-    """A known bug to be built into a member; only tests have such."""
+    """Builds a known bug into a member; used by tests only."""
 
     def __call__(self, member: "DLedgerMember") -> None:
-        """Change the machine that has just been made."""
+        """Change the machine of a member that has just started."""
 
 
-def watch_cuts(member: "DLedgerMember", log: ModelLog) -> None:
-    """Look at what is committed before each cut."""
+def watch_truncations(member: "DLedgerMember", log: ModelLog) -> None:
+    """Check before each truncation that it removes nothing committed."""
     truncate = log.truncate
 
     def watched(entry: Entry) -> None:
         kept = entry.index <= log.end_index and log.log[entry.index].same_as(entry)
         last_kept = entry.index if kept else entry.index - 1
-        member.checks.cut(member.name, last_kept, log.committed_index)
+        member.checks.truncates(member.name, last_kept, log.committed_index)
         truncate(entry)
 
     log.truncate = watched  # type: ignore[method-assign]
 
 
 class DLedgerMember:
-    """One process after the other, on one disk."""
+    """One member: its processes, one at a time, on one disk."""
 
     def __init__(
         self,
@@ -70,31 +70,31 @@ class DLedgerMember:
             from pyledger.simulator.dledger.folder_log import FolderLog  # noqa: PLC0415
 
             self.log = FolderLog(world.random, self._wrote, folder / name)
-        watch_cuts(self, self.log)
+        watch_truncations(self, self.log)
         self.life = 0
         self.node: DLedgerNode | None = None
-        self.told_committed = NO_INDEX
+        self.checked_committed = NO_INDEX
         self.tick_at_ms = -1
         self.crash_at_write = world.random.choice((0.0, 0.002, 0.02))
-        """Share of writes during which the member dies."""
+        """Share of writes during which the member crashes."""
         self.leaving = False
-        """It found damage, and is about to start again."""
+        """It found damage and is about to restart."""
         self.stop: Callable[[], None] = self.crash
-        self.seen: Callable[[DLedgerMember, Moment], None] = lambda *_: None
-        """Told of each moment at which this member, as the leader, is worth an attack."""
+        self.on_moment: Callable[[DLedgerMember, Moment], None] = lambda *_: None
+        """Called at each `Moment` of this member as the leader."""
 
     @property
     def leads(self) -> bool:
-        """Does it think that it leads?"""
+        """Whether it is in the leader role."""
         return self.node is not None and self.node.state.role is Role.LEADER
 
     def _wrote(self, entry: Entry, term_before: int) -> None:
         self.checks.wrote(entry, term_before)
         if self.leads:
-            self.seen(self, Moment.APPENDED)
+            self.on_moment(self, Moment.APPENDED)
 
     def start(self) -> None:
-        """Begin a life with what the disk holds."""
+        """Start a process from what is on the disk."""
         self.life += 1
         self.leaving = False
         self.world.note(f"{self.name} starts at {self.log.end_index}@{self.log.end_term}")
@@ -111,13 +111,13 @@ class DLedgerMember:
             incarnation=self.life,
             config=self.config,
         )
-        self.told_committed = self.log.committed_index
+        self.checked_committed = self.log.committed_index
         if self.fault is not None:
             self.fault(self)
         self.pump()
 
     def _repair_term(self) -> None:
-        """What an operator does: nobody can have got this member's vote in a term that no other one knows."""
+        """Set a new term, as an operator would: above every term in which this member may have voted."""
         terms = [
             max(one.log.durable_term_state.curr_term, one.node.state.term if one.node else 0)
             for one in self.members.values()
@@ -127,31 +127,31 @@ class DLedgerMember:
         self.world.note(f"{self.name} gets term {self.log.durable_term_state.curr_term}")
 
     def crash(self) -> None:
-        """End this life; the disk keeps what it likes of what was not flushed."""
+        """End the process; the disk keeps a random part of what was not flushed."""
         self.node = None
         self.life += 1
         self.log.crash()
         self.world.note(f"{self.name} crashes, keeps {self.log.end_index}@{self.log.end_term}")
 
     def receive(self, life: int, token: Callable[[Response], None], request: Request) -> None:
-        """A request arrives, if the process it was sent to still lives."""
+        """Handle a request, if the process it was sent to still runs."""
         if self.node is not None and life == self.life:
             self.step(Received(token, request))
 
     def step(self, event: Event) -> None:
-        """Let the machine take an event."""
+        """Pass an event to the machine."""
         if self.node is not None:
             self.node.step(event, self.clock.now_ms)
             self.pump()
 
     def tick(self, life: int) -> None:
-        """Let the machine see the time."""
+        """Pass the time to the machine."""
         if self.node is not None and life == self.life:
             self.node.tick(self.clock.now_ms)
             self.pump()
 
     def pump(self) -> None:
-        """Do what the machine wants done."""
+        """Carry out what the machine has ready."""
         node = self.node
         assert node is not None
         while (ready := node.ready()) is not None:
@@ -163,7 +163,7 @@ class DLedgerMember:
         if deadline_ms is not None:
             delay_ms = max(deadline_ms - self.clock.now_ms, 1)
             at_ms = self.world.now_ms + delay_ms
-            # A tick that is planned before that will plan the next.
+            # A tick that is already planned before the deadline plans the next one.
             if not self.world.now_ms < self.tick_at_ms <= at_ms:
                 self.tick_at_ms = at_ms
                 life = self.life
@@ -174,14 +174,14 @@ class DLedgerMember:
             self.world.note(f"{self.name} {change.role.value} of {change.leader_id} in {change.term}")
             if change.role is Role.LEADER:
                 self.checks.leads(self.name, self.life, change.term, self.log.log)
-                self.seen(self, Moment.ELECTED)
+                self.on_moment(self, Moment.ELECTED)
         if ready.committed_index is not None:
-            old, new = self.told_committed, ready.committed_index
+            old, new = self.checked_committed, ready.committed_index
             self.checks.commits(self.name, node.state.term, self.log.log, old, new, self._holders)
-            self.told_committed = new
+            self.checked_committed = new
             self.world.note(f"{self.name} committed {new}")
             if self.leads:
-                self.seen(self, Moment.COMMITTED)
+                self.on_moment(self, Moment.COMMITTED)
         if ready.persist is not None:
             self._persist(ready.persist)
         for call_id, peer, request in ready.calls:

@@ -1,4 +1,4 @@
-"""A log on a model disk: what was not flushed may be lost, in any way that a real store allows."""
+"""A log on a model disk; a crash loses unflushed data in any way that a real store allows."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -8,28 +8,28 @@ from pyledger.protocol.dledger.messages import ENTRY_HEADER_BYTES, NO_INDEX, NO_
 
 
 class ModelLog:
-    """What the machine asks of its storage, in memory; `crash` leaves what a disk might.
+    """The storage of a machine, in memory; `crash` leaves what a disk might.
 
-    A cut that was not flushed is either done or not. Entries that were not flushed are there up to some one;
-    the next may be torn, which is as if it were not there.
+    A truncation that was not flushed may be undone. Of the entries that were not flushed, a prefix survives;
+    the next one may be torn, which counts as missing.
     """
 
     def __init__(self, random: Random, wrote: Callable[[Entry, int], None]) -> None:
         self.random = random
         self.wrote = wrote
-        """Told each new entry, with the term of the one before it."""
+        """Called with each new entry and the term of the entry before it."""
         self.log: list[Entry] = []
         self.durable_log: list[Entry] = []
         self.term_state = self.durable_term_state = TermState()
         self.committed_index = self.durable_committed_index = NO_INDEX
         self.lost_tail = self.durable_lost_tail = False
         self.durable_end = self.promised_index = NO_INDEX
-        """As the file `durable-end` names it; what it named when the last start found less."""
+        """What the file `durable-end` names; and what it named when the last start found fewer entries."""
         self.disk_full = False
         self.breaks = False
-        """The next write of entries fails half done."""
+        """The next write of entries fails halfway."""
         self.term_lost = False
-        """The term file is gone; an operator has to set it."""
+        """The term file is missing; an operator must set the term."""
         self.corrupt: set[int] = set()
         self.cleaned = 0
         """Entries that were deleted at the head."""
@@ -37,12 +37,12 @@ class ModelLog:
 
     @property
     def begin_index(self) -> int:
-        """First entry, or -1 where there is nothing."""
+        """Index of the first entry; -1 of an empty log."""
         return self.cleaned if self.log else NO_INDEX
 
     @property
     def end_index(self) -> int:
-        """Last entry."""
+        """Index of the last entry."""
         return len(self.log) - 1
 
     @property
@@ -60,7 +60,7 @@ class ModelLog:
         return self.entry(index).term
 
     def entry(self, index: int) -> Entry:
-        """One entry, if it is there and sound."""
+        """One entry; raises when it is missing or damaged."""
         if not self.cleaned <= index < len(self.log):
             raise OffsetOutOfRangeError(index, self.begin_index, self.end_index)
         if index in self.corrupt:
@@ -68,7 +68,7 @@ class ModelLog:
         return self.log[index]
 
     def entries(self, index: int, count_max: int, size_bytes_max: int) -> Sequence[Entry]:
-        """Entries from `index` on; `size_bytes_max` is passed by the last of them."""
+        """Entries from `index` on; the last one may exceed `size_bytes_max`."""
         found = [self.entry(index)]
         size_bytes = found[0].size
         while len(found) < count_max and size_bytes < size_bytes_max and index + len(found) < len(self.log):
@@ -77,7 +77,7 @@ class ModelLog:
         return tuple(found)
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Make entries."""
+        """Append entries, as leader; return their offsets (bytes)."""
         if self.disk_full:
             raise StoreFullError("model disk", "append to")
         first = len(self.log)
@@ -88,12 +88,12 @@ class ModelLog:
         return [entry.pos for entry in self.log[first:]]
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
-        """Take entries of a leader."""
+        """Append entries of a leader."""
         if self.disk_full:
             raise StoreFullError("model disk", "append to")
         for entry in entries:
             assert entry.index == len(self.log), "the machine leaves no gap"
-            assert entry.pos == self.end_position, "places are equal in equal logs"
+            assert entry.pos == self.end_position, "offsets are equal in equal logs"
             self._append(entry)
             self._break()
         return len(entries)
@@ -112,7 +112,7 @@ class ModelLog:
         """Make this entry the last."""
         if self.disk_full:
             raise StoreFullError("model disk", "append to")
-        assert entry.index <= len(self.log), "no leader lacks the begin of its log"
+        assert entry.index <= len(self.log), "no leader misses the start of its log"
         kept = entry.index < len(self.log) and self.log[entry.index].same_as(entry)
         del self.log[entry.index + kept :]
         self.durable_end = min(self.durable_end, len(self.log) - 1)
@@ -123,19 +123,19 @@ class ModelLog:
         self.committed_index = min(self.committed_index, len(self.log) - 1)
 
     def set_committed(self, index: int) -> None:
-        """Remember what is committed."""
+        """Set the committed index."""
         self.committed_index = index
 
     def regained_tail(self) -> None:
-        """Whole again, with the next flush."""
+        """Clear `lost_tail`; durable with the next flush."""
         self.lost_tail = False
 
     def start_flush(self) -> None:
-        """What is written from now on is not part of this flush."""
+        """Fix what the flush covers; later writes are not part of it."""
         self.flushing = (list(self.log), self.lost_tail)
 
     def flush(self) -> None:
-        """The flush that was started is done."""
+        """Complete the started flush."""
         if self.flushing is None:
             self.start_flush()
         assert self.flushing is not None
@@ -149,27 +149,27 @@ class ModelLog:
         self.durable_term_state, self.term_lost = state, False
 
     def crash(self) -> None:
-        """Lose what a power cut may lose."""
-        cut, log, random = self.durable_log, self.log, self.random
+        """Lose what a power failure may lose."""
+        durable, log, random = self.durable_log, self.log, self.random
         same = 0
-        while same < min(len(cut), len(log)) and cut[same] is log[same]:
+        while same < min(len(durable), len(log)) and durable[same] is log[same]:
             same += 1
-        if same == len(cut) or random.random() < 0.5:
+        if same == len(durable) or random.random() < 0.5:
             keep = random.randint(max(same, 0), len(log)) if random.random() < 0.7 else same
             self.log = log[:keep]
         else:
-            self.log = list(cut)
+            self.log = list(durable)
         self.flushing = None
         self.lost_tail = self.durable_lost_tail
         self.recover()
 
     def holds(self, entry: Entry) -> bool:
-        """Is an entry on the disk, or may it have been before damage was found?"""
+        """Whether an entry is on the disk, or may have been before damage was found."""
         there = entry.index < len(self.durable_log) and self.durable_log[entry.index].same_as(entry)
         return there or self.durable_lost_tail
 
     def recover(self) -> None:
-        """Start again: the log ends before the first entry that is not sound."""
+        """Recover: end the log before the first damaged entry."""
         bad = min((index for index in self.corrupt if index < len(self.log)), default=None)
         if bad is not None:
             del self.log[bad:]

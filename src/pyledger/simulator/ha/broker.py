@@ -1,4 +1,4 @@
-"""One broker in a world of faults: its log and disk, its role, and the machines of HA around them."""
+"""One simulated broker: its log and disk, its role, and the state machines of HA."""
 
 from collections.abc import Callable
 from itertools import count
@@ -19,11 +19,11 @@ COPY_INTERVAL_MS = 60
 Fault = Callable[[object], None]
 """Builds a bug into a broker or a link."""
 Answer = Callable[[str, int], None]
-"""Told how a send ended, in upstream's words, and the number of the message."""
+"""Called with the result of a send, as upstream names it, and the number of the message."""
 
 
 class Setting(NamedTuple):
-    """What all brokers of a history share."""
+    """What all brokers of a run share."""
 
     world: World
     config: HaConfig
@@ -32,12 +32,12 @@ class Setting(NamedTuple):
     checks: HaChecks
     fault: Fault
     master: Callable[[], "SimulatedBroker | None"]
-    """The broker that name servers call master, if it is up."""
+    """The broker that name servers report as the master, if it is up."""
     logs_of_others: Callable[["SimulatedBroker"], list[SimulatedLog]]
 
 
 class SimulatedBroker:
-    """A broker that may be killed, lose power, stand still, run out of disk, and change its role."""
+    """A broker that may be killed, lose power, pause, run out of disk and change its role."""
 
     def __init__(self, setting: Setting, name: str, host: str) -> None:
         self.setting, self.name, self.host = setting, name, host
@@ -45,36 +45,36 @@ class SimulatedBroker:
         self.log = SimulatedLog()
         self.up = self.is_master = self.disk_full = False
         self.life = 0
-        self.stands_still_until_ms = 0
+        self.paused_until_ms = 0
         self.offset = self.stored_offset = 0
         """Of the consumer, in messages: in memory, and on disk."""
         self.seen: int | None = None
-        """The master's at the last copy."""
+        """The master's consumer offset at the last copy."""
         self.reign = 0
-        """Of a master: how many there were before."""
+        """Of a master: the number of promotions before it."""
         self.followed_reign: int | None = None
-        """Of the master with whose log a slave has compared its own since it started."""
+        """Of a slave: the reign of the master whose log it has compared with its own since it started."""
         self.links: list[Link] = []
         self.link: Link | None = None
-        """A slave's own."""
+        """The connection of a slave to its master."""
         self.transfer = GroupTransfer(self.config)
         self.compares = self.takes_back = True
-        """Whether it compares the ends of logs, and takes back what is no whole record."""
+        """Whether it compares the ends of logs, and removes an incomplete record at the end."""
         self._numbers = count(1)
         self._flushing = False
 
-    # --- from the start to the end of a life
+    # --- start and stop
 
     def start(self, *, is_master: bool) -> None:
-        """A process begins."""
+        """Start a process."""
         self.up, self.is_master = True, is_master
         self.life += 1
         self.links, self.link, self.seen, self.followed_reign = [], None, None, None
         self.transfer = GroupTransfer(self.config)
         self.disk_full = self._flushing = False
-        self.stands_still_until_ms = 0
-        # A killed process leaves all it wrote to the kernel; it is flushed before anything else is done.
-        self.log.cut(self.log.whole_end)
+        self.paused_until_ms = 0
+        # The page cache keeps what a killed process wrote; it is flushed before anything else.
+        self.log.truncate(self.log.whole_end)
         self.log.durable_end = self.log.end
         self.offset = min(self.stored_offset, len(self.log.ends))
         self.world.note(f"{self.name} starts as {'master' if is_master else 'slave'} at {self.log.end}")
@@ -88,7 +88,7 @@ class SimulatedBroker:
         self._later(self._tick)
 
     def stop(self, *, power: bool) -> None:
-        """The process is killed, or the machine loses power."""
+        """Stop the process by a kill, or by a power failure of its machine."""
         self.up = False
         self.life += 1
         self.world.note(f"{self.name} {'loses power' if power else 'is killed'} at {self.log.end}")
@@ -100,8 +100,8 @@ class SimulatedBroker:
         self.stored_offset = self.world.random.choice((self.offset, min(self.stored_offset, self.offset)))
 
     def runs(self, action: Callable[[], None]) -> bool:
-        """Whether the process runs at the moment; one that stands still does the action when it goes on."""
-        pause_ms = self.stands_still_until_ms - self.world.now_ms
+        """Return whether the process runs now; a paused one runs the action when it continues."""
+        pause_ms = self.paused_until_ms - self.world.now_ms
         if self.up and pause_ms > 0:
             self.world.after(pause_ms, action)
         return self.up and pause_ms <= 0
@@ -123,7 +123,7 @@ class SimulatedBroker:
 
     @property
     def confirmed_end(self) -> int:
-        """What slaves and consumers may have (bytes): with sync flush, what is on disk."""
+        """End of what slaves and consumers may read (bytes): with sync flush, of what is on disk."""
         return self.log.durable_end if self.setting.sync_flush else self.log.whole_end
 
     def _flush(self, then: Callable[[], None]) -> None:
@@ -138,10 +138,10 @@ class SimulatedBroker:
     # --- the master
 
     def put(self, number: int, body: bytes, answer: Answer) -> None:
-        """Store a message, and answer when as many brokers have it as the settings ask for."""
-        refusal = self.transfer.rejection(self.log.end)
-        if refusal is not None:
-            answer(refusal, number)
+        """Store a message, and answer when the required number of brokers has it."""
+        rejection = self.transfer.rejection(self.log.end)
+        if rejection is not None:
+            answer(rejection, number)
             return
         offset = self.log.end
         end = self.log.put(body)
@@ -172,19 +172,19 @@ class SimulatedBroker:
         self.push()
 
     def push(self) -> None:
-        """Give slaves what there is."""
+        """Send new bytes to the slaves."""
         for link in tuple(self.links):
             link.push()
 
     def accept(self, slave: "SimulatedBroker") -> Link:
-        """A slave connects."""
+        """Accept the connection of a slave."""
         link = Link(next(self._numbers), self, slave)
         self.links.append(link)
         self.setting.fault(link)
         return link
 
     def slave_came(self, link: Link) -> None:
-        """A slave says its first word: older connections of its machine may be its own."""
+        """Handle the first bytes of a slave: older connections from its machine may be its own."""
         for one in self.links:
             if one is not link and self.host_of(one) == self.host_of(link):
                 self.transfer.doubt(one.number, one.master_side.next_offset)
@@ -195,13 +195,13 @@ class SimulatedBroker:
         return link.slave.host
 
     def slave_reported(self, link: Link, offset: int) -> None:
-        """A slave has come further, to a physical offset (bytes)."""
+        """Take the physical offset (bytes) that a slave reported."""
         if link.slave is not self:
             self.setting.checks.known(link.slave.name, offset, link.slave.log)
         self.transfer.acknowledged(link.number, offset)
 
     def slave_gone(self, link: Link) -> None:
-        """A connection of a slave is closed."""
+        """Forget the closed connection of a slave."""
         self.transfer.gone(link.number)
         if link in self.links:
             self.links.remove(link)
@@ -209,7 +209,7 @@ class SimulatedBroker:
     # --- the slave
 
     def _connect(self) -> None:
-        """Connect, compare the ends, cut what is not the master's, then report."""
+        """Connect to the master, truncate the log where it diverges, then report its end."""
         master = self.setting.master()
         if self.link is None and master is not None and self.may_report:
             if self.compares:
@@ -224,11 +224,11 @@ class SimulatedBroker:
 
     @property
     def may_report(self) -> bool:
-        """Whether all is on disk: the first report of a connection is an acknowledgement, too."""
+        """Whether the whole log is on disk: the first report of a connection acknowledges it."""
         return self.log.durable_end == self.log.end
 
     def _agree(self, master: SimulatedLog) -> None:
-        """Compare the ends of the logs, and cut what is not the master's."""
+        """Truncate the log at its divergence from the master's."""
         starts = [0, *self.log.ends[:-1]] if self.log.ends else []
         if not starts or self._is_same(master, starts[-1]):
             return
@@ -237,15 +237,15 @@ class SimulatedBroker:
             search.answer(self._is_same(master, offset))
         last = search.last_common
         end = 0 if last is None else last + len(self.log.record_at(last))
-        self.world.note(f"{self.name} cuts {self.log.end} to {end}")
-        self.log.cut(end)
+        self.world.note(f"{self.name} truncates {self.log.end} to {end}")
+        self.log.truncate(end)
         self.offset = min(self.offset, len(self.log.ends))
 
     def _is_same(self, master: SimulatedLog, offset: int) -> bool:
         return self.log.record_at(offset) == master.record_at(offset)
 
     def write(self, link: Link, data: memoryview) -> bool:
-        """Bytes of the master; False: the disk is full."""
+        """Append bytes of the master; return False when the disk is full."""
         if self.disk_full:
             return False
         self.log.write(data)
@@ -264,16 +264,16 @@ class SimulatedBroker:
             link.report()
 
     def link_ended(self, link: Link) -> None:
-        """The connection to the master is closed."""
+        """Handle the end of the connection to the master."""
         if self.takes_back:
-            self.log.cut(self.log.whole_end)
+            self.log.truncate(self.log.whole_end)
         if self.link is link:
             self.link = None
 
     # --- the consumer's offset
 
     def _copy(self) -> None:
-        """Copy the master's table, as far as this log goes."""
+        """Copy the master's consumer offset, up to the end of this log."""
         master = self.setting.master()
         if master is not None and self.link is not None and self.link.master is master:
             at_master = self.bound(master.offset)
@@ -282,5 +282,5 @@ class SimulatedBroker:
         self._later(self._copy, COPY_INTERVAL_MS)
 
     def bound(self, offset: int) -> int:
-        """A queue offset of the master, no further than the slave's queue."""
+        """Limit a queue offset of the master to the end of the slave's queue."""
         return min(offset, len(self.log.ends))

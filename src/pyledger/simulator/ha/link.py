@@ -1,4 +1,4 @@
-"""One connection between a master and a slave, with the bytes that are under way."""
+"""One connection between a master and a slave, with the bytes in flight."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from pyledger.simulator.ha.log import SimulatedLog
 from pyledger.simulator.world import World
 
 FILE_BYTES = 1 << 24
-"""More than a history ever writes: a slave without anything begins at 0."""
-LOOK_INTERVAL_MS = 20
+"""More than a run ever writes, so that an empty slave begins at offset 0."""
+POLL_INTERVAL_MS = 20
 PIECE_BYTES_MAX = 3000
 
 
 class Broker(Protocol):
-    """What stands at either end of a link."""
+    """The broker at either end of a link."""
 
     name: str
     config: HaConfig
@@ -26,36 +26,36 @@ class Broker(Protocol):
 
     @property
     def confirmed_end(self) -> int:
-        """What slaves may have (bytes)."""
+        """End of what slaves may read (bytes)."""
         ...
 
     def runs(self, action: Callable[[], None]) -> bool:
-        """Whether the process runs at the moment; one that stands still does the action later."""
+        """Return whether the process runs now; a paused one runs the action later."""
         ...
 
     def write(self, link: "Link", data: memoryview) -> bool:
-        """Bytes of the master; False: the disk is full."""
+        """Append bytes of the master; return False when the disk is full."""
         ...
 
     def slave_came(self, link: "Link") -> None:
-        """A slave says its first word."""
+        """Handle the first bytes of a slave."""
         ...
 
     def slave_reported(self, link: "Link", offset: int) -> None:
-        """A slave has come further, to a physical offset (bytes)."""
+        """Take the physical offset (bytes) that a slave reported."""
         ...
 
     def slave_gone(self, link: "Link") -> None:
-        """A connection of a slave is closed."""
+        """Forget the closed connection of a slave."""
         ...
 
     def link_ended(self, link: "Link") -> None:
-        """The connection to the master is closed."""
+        """Handle the end of the connection to the master."""
         ...
 
 
 class Link:
-    """Carries bytes both ways, in order, until it breaks or falls silent."""
+    """Carries bytes both ways, in order, until it breaks or becomes silent."""
 
     def __init__(self, number: int, master: Broker, slave: Broker) -> None:
         self.number, self.master, self.slave = number, master, slave
@@ -64,23 +64,23 @@ class Link:
         self.master_side = MasterConnection(config, now_ms)
         self.slave_side = SlaveConnection(config, slave.log.end, FILE_BYTES, now_ms)
         self.silent = False
-        """Nothing comes through, and neither side is told."""
+        """No byte arrives, and neither side is notified."""
         self.master_open = self.slave_open = True
         self._arrival_ms = {True: 0, False: 0}
-        self._under_way: dict[bool, deque[bytes]] = {True: deque(), False: deque()}
+        self._in_flight: dict[bool, deque[bytes]] = {True: deque(), False: deque()}
 
     def start(self) -> None:
-        """The slave says where it is; both sides look at the time now and then."""
-        self._look()
+        """Report the slave's offset, and pass the time to both sides at intervals."""
+        self._poll()
 
     # --- the master's side
 
     def log_range(self) -> LogRange:
-        """What the slave may have."""
+        """The range of the log that the slave may read."""
         return LogRange(0, self.master.confirmed_end, FILE_BYTES)
 
     def push(self) -> None:
-        """Send what there is."""
+        """Send all that the slave may have now."""
         while self.master_open:
             transfer = self.master_side.next_transfer(self.log_range(), self.world.now_ms)
             if transfer is None:
@@ -90,7 +90,7 @@ class Link:
             self._carry(FRAME_HEADER.pack(*transfer) + data, to_slave=True)
 
     def take_reports(self, data: bytes) -> None:
-        """Bytes of a slave, or of somebody who says that he is one."""
+        """Take bytes of a slave, or of a client that claims to be one."""
         side = self.master_side
         if side.state is MasterState.READY:
             self.master.slave_came(self)
@@ -102,7 +102,7 @@ class Link:
             self.push()
 
     def close_master(self, problem: str) -> None:
-        """The master lets the slave go. Idempotent."""
+        """Close the master's side. Idempotent."""
         if self.master_open:
             self.master_open = False
             self.world.note(f"{self.master.name} closes link {self.number}: {problem}")
@@ -113,7 +113,7 @@ class Link:
     # --- the slave's side
 
     def take_frames(self, chunk: bytes) -> None:
-        """Bytes of the master."""
+        """Take bytes of the master."""
         if not self.slave_open:
             return
         side, slave = self.slave_side, self.slave
@@ -125,13 +125,13 @@ class Link:
             self.close_slave(side.problem)
 
     def report(self) -> None:
-        """Say how far the slave is, where that is news."""
+        """Report the slave's offset, if it has changed."""
         offset = self.slave_side.report(self.world.now_ms) if self.slave_open else None
         if offset is not None:
             self._carry(REPORT.pack(offset), to_slave=False)
 
     def close_slave(self, problem: str) -> None:
-        """The slave lets the master go; what is no whole record is taken back. Idempotent."""
+        """Close the slave's side, which removes an incomplete record. Idempotent."""
         if self.slave_open:
             self.slave_open = False
             self.world.note(f"{self.slave.name} closes link {self.number}: {problem}")
@@ -139,18 +139,18 @@ class Link:
             if not self.silent:
                 self.world.after(self._delay_ms(), lambda: self.close_master("closed by the slave"))
 
-    # --- what lies between
+    # --- the network
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         now_ms = self.world.now_ms
-        if self.master_open and self.master.runs(self._look_at_master):
-            self._look_at_master()
-        if self.slave_open and self.slave.runs(self._look_at_slave):
-            self._look_at_slave()
+        if self.master_open and self.master.runs(self._tick_master):
+            self._tick_master()
+        if self.slave_open and self.slave.runs(self._tick_slave):
+            self._tick_slave()
         if self.master_open or self.slave_open:
-            self.world.after(LOOK_INTERVAL_MS + now_ms % 7, self._look)
+            self.world.after(POLL_INTERVAL_MS + now_ms % 7, self._poll)
 
-    def _look_at_master(self) -> None:
+    def _tick_master(self) -> None:
         beat = self.master_side.tick(self.world.now_ms)
         if self.master_side.state is MasterState.SHUTDOWN:
             self.close_master(self.master_side.problem)
@@ -158,7 +158,7 @@ class Link:
             self.master_side.sent(beat, self.world.now_ms)
             self._carry(FRAME_HEADER.pack(*beat), to_slave=True)
 
-    def _look_at_slave(self) -> None:
+    def _tick_slave(self) -> None:
         self.slave_side.tick(self.world.now_ms)
         if self.slave_side.state is SlaveState.SHUTDOWN:
             self.close_slave(self.slave_side.problem)
@@ -173,17 +173,17 @@ class Link:
             at += size
             arrival_ms = max(self.world.now_ms + self._delay_ms(), self._arrival_ms[to_slave])
             self._arrival_ms[to_slave] = arrival_ms
-            self._under_way[to_slave].append(piece)
+            self._in_flight[to_slave].append(piece)
             arrive = self._frames_arrive if to_slave else self._reports_arrive
             self.world.after(arrival_ms - self.world.now_ms, arrive)
 
     def _frames_arrive(self) -> None:
         if self.slave_open and not self.silent and self.slave.runs(self._frames_arrive):
-            self.take_frames(self._under_way[True].popleft())
+            self.take_frames(self._in_flight[True].popleft())
 
     def _reports_arrive(self) -> None:
         if self.master_open and not self.silent and self.master.runs(self._reports_arrive):
-            self.take_reports(self._under_way[False].popleft())
+            self.take_reports(self._in_flight[False].popleft())
 
     def _delay_ms(self) -> int:
         faults = self.world.faults

@@ -1,11 +1,11 @@
-"""A commit log in memory: records that say how long they are, and how much of them is on disk."""
+"""A commit log in memory: records that begin with their size, and the end of what is on disk."""
 
 import struct
 from bisect import bisect_right
 from random import Random
 
 HEAD = struct.Struct(">I")
-"""Size of a record, its head included."""
+"""Size of a record (bytes), including this head."""
 
 
 class SimulatedLog:
@@ -16,25 +16,25 @@ class SimulatedLog:
         self.ends: list[int] = []
         """Physical offsets (bytes) where its whole records end."""
         self.durable_end = 0
-        """All before this physical offset (bytes) outlives a power cut."""
+        """All before this physical offset (bytes) survives a power failure."""
 
     @property
     def end(self) -> int:
-        """Where the next byte goes."""
+        """Physical offset (bytes) of the next byte."""
         return len(self.data)
 
     @property
     def whole_end(self) -> int:
-        """Where the last whole record ends."""
+        """Physical offset (bytes) where the last whole record ends."""
         return self.ends[-1] if self.ends else 0
 
     def put(self, body: bytes) -> int:
-        """Append a record; where it ends."""
+        """Append a record; return the physical offset (bytes) of its end."""
         self.write(HEAD.pack(HEAD.size + len(body)) + body)
         return self.end
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes, cut anywhere."""
+        """Append bytes, which may end within a record."""
         self.data += data
         at = self.whole_end
         while len(self.data) - at >= HEAD.size:
@@ -44,7 +44,7 @@ class SimulatedLog:
             self.ends.append(at)
 
     def message(self, number: int) -> bytes:
-        """The record at a queue offset: there is one queue."""
+        """The record at a queue offset; there is one queue."""
         return bytes(self.data[self.ends[number - 1] if number else 0 : self.ends[number]])
 
     def record_at(self, offset: int) -> bytes:
@@ -58,13 +58,13 @@ class SimulatedLog:
         """Whole records that end at a physical offset (bytes) or before."""
         return bisect_right(self.ends, end)
 
-    def cut(self, end: int) -> None:
+    def truncate(self, end: int) -> None:
         """Remove all from a physical offset (bytes) on."""
         del self.data[end:]
         del self.ends[self.count_before(end) :]
         self.durable_end = min(self.durable_end, end)
 
     def lose_power(self, random: Random) -> None:
-        """What was not on disk is gone, from some byte on."""
-        self.cut(random.randint(self.durable_end, self.end))
-        self.cut(self.whole_end)
+        """Lose bytes that are not on disk, from a random one on."""
+        self.truncate(random.randint(self.durable_end, self.end))
+        self.truncate(self.whole_end)

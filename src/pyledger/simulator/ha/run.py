@@ -1,8 +1,8 @@
-"""A master, slaves, a producer, a consumer and an operator in a world of faults, and then in a healed one.
+"""A master, slaves, a producer, a consumer and an operator under faults, then without them.
 
-Connections break at any byte, fall silent and are slow; processes are killed, machines lose power, stand
-still, run out of disk; strangers report what is not true. When a master is gone for long, the operator makes
-the foremost slave its successor, and the old one comes back as a slave with what only it had.
+Connections break at any byte, become silent and are slow; processes are killed or pause; machines lose power
+or run out of disk; foreign clients report false offsets. When a master stays away, the operator promotes the
+slave with the longest log, and the old master comes back as a slave, with the bytes that only it had.
 """
 
 import struct
@@ -30,19 +30,19 @@ KINDS = (
     "silence",
     "stall",
     "full disk",
-    "stranger",
+    "foreign client",
     "blackout",
 )
-"""What can happen; the first ones more often."""
+"""The faults; the first three are drawn more often."""
 
 
 @dataclass
 class HaReport:
-    """What a run was."""
+    """The result of a run."""
 
     seed: int
     trace: str
-    """Hash of everything that happened: the same for the same seed, everywhere."""
+    """Hash of all events: equal for equal seeds, on every machine."""
     role: str
     sent: int
     acknowledged: int
@@ -61,7 +61,7 @@ class HaReport:
 
 
 def no_fault(_: object) -> None:
-    """Everything is as it should be."""
+    """Build in no bug."""
 
 
 class HaRun:
@@ -94,18 +94,18 @@ class HaRun:
         ]
         self.master = self.brokers[0]
         self.next = 0
-        """Queue offset where the consumer goes on."""
+        """The consumer's next queue offset."""
         self.sent = self.promotions = self.deaths = self.breaks = 0
-        self.looks_at_all = True
+        self.compares_all = True
         """Whether the operator compares all slaves before one is promoted."""
         self.trusts_all = False
-        """Whether slaves count that were not in touch with this master since they started."""
+        """Whether slaves count that have not connected to this master since they started."""
         fault(self)
         for broker in self.brokers:
             self._start_later(broker, random.randint(0, 100))
         self.world.after(random.randint(100, 300), self.produce)
         self.world.after(random.randint(100, 300), self.consume)
-        self.world.after(random.randint(100, 600), self.trouble)
+        self.world.after(random.randint(100, 600), self.inject_fault)
         self.world.after(random.randint(100, 600), self.operate)
 
     def _drawn_config(self, brokers: int) -> HaConfig:
@@ -120,7 +120,7 @@ class HaRun:
             silence_max_ms=400,
             slave_timeout_ms=300,
             in_sync_replicas=wanted,
-            # With one alone in sync nothing would be promised.
+            # With one in-sync broker an acknowledgement would promise nothing.
             in_sync_replicas_min=least if way == "fixed" else max(2, least),
             auto_in_sync_replicas=way == "auto",
             all_in_sync_replicas=way == "all",
@@ -130,10 +130,10 @@ class HaRun:
     def _logs_of_others(self, broker: SimulatedBroker) -> list[SimulatedLog]:
         return [one.log for one in self.brokers if one is not broker]
 
-    # --- who is at work
+    # --- producer, consumer and operator
 
     def produce(self) -> None:
-        """Send a message to the master that name servers tell of; then the next, whatever the answer was."""
+        """Send a message to the master that name servers report, and plan the next one."""
         world, random = self.world, self.world.random
         if world.calm:
             return
@@ -154,7 +154,7 @@ class HaRun:
             self.world.note(f"message {number} {status}")
 
     def consume(self) -> None:
-        """Read on, at a slave while the master is away, and say there how far it is."""
+        """Read the next message, from a slave while the master is away, and commit the offset there."""
         random = self.world.random
         up = self._readable()
         broker = random.choice(up) if up else None
@@ -167,31 +167,31 @@ class HaRun:
         self.world.after(random.randint(1, 20), self.consume)
 
     def restart_consumer(self) -> None:
-        """It asks where to go on."""
+        """Restart the consumer at the offset that a broker returns."""
         if up := self._readable():
             self.next = self.world.random.choice(up).offset
 
     def _readable(self) -> list[SimulatedBroker]:
-        """Where a consumer reads: at the master, while it is away at slaves that have compared their logs."""
+        """Brokers to read from: the master or, while it is away, the slaves that have compared their logs."""
         if self.master.up:
             return [self.master]
         return [one for one in self.brokers if one.up and one.followed_reign == self.master.reign]
 
     def operate(self) -> None:
-        """Look after a master that is gone: it comes back by itself, or is replaced."""
+        """Replace a master that is down, at times; otherwise it restarts by itself."""
         random = self.world.random
         if not self.master.up and random.random() < 0.5:
             self.promote()
         self.world.after(random.randint(50, 400), self.operate)
 
     def promote(self) -> None:
-        """Make the foremost slave the master, where all slaves can be looked at."""
+        """Promote the slave with the longest log, if all slaves can be compared."""
         slaves = [one for one in self.brokers if one is not self.master]
         reign = self.master.reign
         known = [one for one in slaves if one.up and (self.trusts_all or one.followed_reign == reign)]
-        if not known or (self.looks_at_all and len(known) < len(slaves)):
+        if not known or (self.compares_all and len(known) < len(slaves)):
             return
-        chosen = max(known, key=lambda one: one.log.end) if self.looks_at_all else known[0]
+        chosen = max(known, key=lambda one: one.log.end) if self.compares_all else known[0]
         self.promotions += 1
         chosen.stop(power=False)
         self.master = chosen
@@ -199,42 +199,42 @@ class HaRun:
         self.world.note(f"{chosen.name} is promoted")
         chosen.start(is_master=True)
         if self.next > len(chosen.log.ends):
-            # It has read what is lost, and others take those places: see docs/protocols/ha.md.
+            # It has read messages that are lost; others get their offsets: see docs/protocols/ha.md.
             self.restart_consumer()
 
-    # --- what goes wrong
+    # --- faults
 
-    def trouble(self) -> None:
-        """Something goes wrong, or right again."""
+    def inject_fault(self) -> None:
+        """Inject a random fault."""
         world, random = self.world, self.world.random
         if world.healed:
             return
         kind, broker = random.choice(KINDS), random.choice(self.brokers)
-        world.note(f"trouble {kind} {broker.name}")
+        world.note(f"fault {kind} {broker.name}")
         if kind in ("kill", "kill master", "power"):
             self._end(self.master if kind == "kill master" else broker, power=kind == "power")
         elif kind == "blackout":
             for one in self.brokers if random.random() < 0.3 else ():
                 self._end(one, power=True)
         elif kind == "stall":
-            broker.stands_still_until_ms = world.now_ms + random.choice((30, 300, 1000))
+            broker.paused_until_ms = world.now_ms + random.choice((30, 300, 1000))
         elif kind == "full disk":
             self._fill_disk(broker)
-        elif kind == "stranger" and self.master.up:
-            self._lie(self.master)
+        elif kind == "foreign client" and self.master.up:
+            self._report_false_offsets(self.master)
         elif broker.link is not None:
             self.breaks += 1
             broker.link.silent = kind == "silence"
             if kind == "break":
                 broker.link.close_slave("broken")
-        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.inject_fault)
 
     def _end(self, broker: SimulatedBroker, *, power: bool) -> None:
-        """A process or a machine ends; it comes back later."""
+        """Stop a process or a machine, and plan its restart."""
         if not broker.up:
             return
         self.deaths += 1
-        # Without sync flush an acknowledgement says nothing about power.
+        # Without sync flush an acknowledgement does not cover a power failure.
         broker.stop(power=power and self.sync_flush)
         random = self.world.random
         self._start_later(broker, random.choice((5, 100, 1500)) + random.randint(0, 300))
@@ -256,26 +256,26 @@ class HaRun:
 
         self.world.after(self.world.random.randint(50, 600), freed)
 
-    def _lie(self, master: SimulatedBroker) -> None:
-        """Somebody connects who is no slave, and reports places that are not his."""
+    def _report_false_offsets(self, master: SimulatedBroker) -> None:
+        """Connect a client that is not a slave and reports false offsets."""
         link = master.accept(master)
         random = self.world.random
         link.slave_open = False
         end = link.log_range().end
         for offset in (0, random.choice((-1, end + 1, end + random.randint(1, 5000)))):
             link.take_reports(REPORT.pack(offset))
-        link.close_master("a stranger goes")
+        link.close_master("the foreign client leaves")
 
-    # --- the whole history
+    # --- the whole run
 
     def run(self, ticks: int) -> HaReport:
-        """Play `ticks` of 10 ms with trouble, then a healed world."""
+        """Run `ticks` of 10 ms with faults, then a healed world."""
         world = self.world
         world.run(ticks * TICK_MS)
         world.healed = True
         world.note("healed")
         for broker in self.brokers:
-            broker.disk_full, broker.stands_still_until_ms = False, 0
+            broker.disk_full, broker.paused_until_ms = False, 0
         world.run(HEAL_MS)
         acknowledged = len(self.checks.acknowledged)
         world.run(HEAL_MS)
@@ -283,7 +283,7 @@ class HaRun:
             require(len(self.checks.acknowledged) > acknowledged, "a healed pair acknowledges", acknowledged)
         world.calm = True
         world.run(CALM_MS)
-        self._judge_end()
+        self._check_end()
         return HaReport(
             world.seed,
             world.digest.hexdigest(),
@@ -296,12 +296,12 @@ class HaRun:
             self.breaks,
         )
 
-    def _judge_end(self) -> None:
+    def _check_end(self) -> None:
         log = self.master.log
         self.checks.leads(self.master.name, log)
         for broker in self.brokers:
             require(broker.log.data == log.data, "slaves of a healed master have all of its log", broker.name)
         numbers = [NUMBER.unpack_from(log.data, at + HEAD.size)[0] for at, _ in pairwise([0, *log.ends])]
-        require(len(set(numbers)) == len(numbers), "no message is there twice", len(numbers))
+        require(len(set(numbers)) == len(numbers), "no message is stored twice", len(numbers))
         require(self.next == len(log.ends), "all that is stored is consumed", self.next)
         self.checks.consumed_before(self.master.name, self.master.offset, log)
