@@ -164,13 +164,13 @@ def test_an_address_that_can_be_none_is_wrong_use(words: tuple[str, ...]) -> Non
         assert (found.code, found.error["exitCode"]) == (2, 2), found.err[:300]
 
 
-def test_why_nobody_leads_is_the_error() -> None:
+def test_the_error_states_why_there_is_no_leader() -> None:
     found = pyledger("dledger", "status", "--peers", "n0-127.0.0.1:1", "--json")
     assert found.code == 1
     assert found.json[0]["id"] == "n0"
     assert found.err.count("\n") == 1
     assert found.error["exitCode"] == 1
-    assert "nobody leads" in found.error["message"]
+    assert "no leader" in found.error["message"]
     assert "start n0" in found.error["message"]
 
 

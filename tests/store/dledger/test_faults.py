@@ -121,7 +121,7 @@ DAMAGE = {"noise": bytes(range(128, 256)), "words": b"endIndex=four\n", "far too
 
 
 @pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_checkpoint_is_written_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_checkpoint_is_rewritten(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "dledger-n1"
     written(path, 5)
     (path / "checkpoint").write_bytes(content)
@@ -232,7 +232,7 @@ def test_a_member_that_voted_misses_its_term_file_without_a_log_too(tmp_path: Pa
 
 @pytest.mark.parametrize("length", [0, 1, 31, 64, 100, 127, 129])
 @pytest.mark.parametrize("which", [0, -1])
-def test_an_index_file_of_any_length_is_written_anew(tmp_path: Path, length: int, which: int) -> None:
+def test_an_index_file_of_any_length_is_rebuilt(tmp_path: Path, length: int, which: int) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 40)
     files = sorted((path / "index").iterdir())
@@ -246,7 +246,7 @@ def test_an_index_file_of_any_length_is_written_anew(tmp_path: Path, length: int
 
 
 @pytest.mark.parametrize("config", [SMALL, DLedgerStoreConfig(data_file_size_bytes=1024)])
-def test_a_single_index_file_that_was_cut_is_written_anew(tmp_path: Path, config: DLedgerStoreConfig) -> None:
+def test_a_single_truncated_index_file_is_rebuilt(tmp_path: Path, config: DLedgerStoreConfig) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 3, config)
     (file,) = (path / "index").iterdir()
@@ -257,7 +257,7 @@ def test_a_single_index_file_that_was_cut_is_written_anew(tmp_path: Path, config
     assert {one.stat().st_size for one in (path / "index").iterdir()} == {config.index_file_size_bytes}
 
 
-def test_index_files_with_one_missing_between_are_written_anew(tmp_path: Path) -> None:
+def test_index_files_with_one_missing_between_are_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 40)
     sorted((path / "index").iterdir())[3].unlink()
@@ -273,7 +273,7 @@ def filler_at(path: Path, offset: int) -> None:
         file.write((-1).to_bytes(4, "big", signed=True) + (name + 1024 - offset).to_bytes(4, "big"))
 
 
-def test_a_filler_without_an_entry_behind_it_does_not_last(tmp_path: Path) -> None:
+def test_a_filler_without_an_entry_after_it_is_removed(tmp_path: Path) -> None:
     """A crash after the filler: the others may not have it, and an entry has one place in all logs."""
     path = tmp_path / "dledger-n1"
     entries = written(path, 10)
@@ -374,19 +374,19 @@ def test_each_error_of_a_small_file_is_one_of_ours(
         assert store.saved == TermState(0, None)
 
 
-def test_a_hole_is_cut_by_decision_and_the_node_knows_what_it_lost(tmp_path: Path) -> None:
+def test_a_log_is_truncated_before_a_hole_and_the_node_knows_what_it_lost(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 60)
     spoil(path, entries[20])
-    with pytest.raises(Exception, match="entry 28 stands behind it"):
+    with pytest.raises(Exception, match="entry 28 follows"):
         DLedgerStore.open(path, SMALL)
-    steps = repair_node(str(path), cut=True)
-    assert [step.action for step in steps] == ["cut"] * 4
-    kept = {file.name for file in path.glob("cut-*/*")}
+    steps = repair_node(str(path), truncate=True)
+    assert [step.action for step in steps] == ["truncate"] * 4
+    kept = {file.name for file in path.glob("truncated-*/*")}
     assert kept == {f"{number * 1024:020d}" for number in (1, 2, 3, 4)}
     with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail, store.promised_index) == (19, True, 59)
-    assert repair_node(str(path), cut=True) == []
+    assert repair_node(str(path), truncate=True) == []
     (step,) = repair_node(str(path), accept_loss=True)
     assert "entries 20 to 59 are given up" in step.detail
     assert repair_node(str(path), accept_loss=True) == []

@@ -192,7 +192,7 @@ def test_truncation_installs_the_entry_also_where_another_layout_was(tmp_path: P
     assert problems(path)[:1] == [] or problems(path)[0].kind == "term"
 
 
-def test_a_follower_far_behind_starts_anew_within_a_file(tmp_path: Path) -> None:
+def test_a_follower_that_lags_far_restarts_within_a_file(tmp_path: Path) -> None:
     entries = filled(tmp_path / "leader", 40)
     path = tmp_path / "dledger-n1"
     filled(path, 3, term=0)

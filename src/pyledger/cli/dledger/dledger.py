@@ -27,12 +27,12 @@ Examples:
   pyledger dledger verify dledger-n0
 """
 
-GENERATION_HELP = "Whose rules hold: a for DLedger up to 0.3, b for 0.4; auto finds out."
+GENERATION_HELP = "Which rules apply: a for DLedger up to 0.3, b for 0.4; auto detects it."
 
 
 @click.group("dledger", epilog=EXAMPLES)
 def command() -> None:
-    """Replicated logs of DLedger: run members, ask a group, read and check folders."""
+    """Replicated logs of DLedger: run members, send requests to a group, read and check folders."""
 
 
 for _one in network.COMMANDS:
@@ -59,8 +59,8 @@ generation_option = click.option(
 @command.command("cat")
 @folder_argument
 @click.option("--from", "start", type=Number(), help="First index.")
-@click.option("--to", "end", type=Number(), help="End index, itself not included.")
-@click.option("--limit", type=Number(), help="At most so many entries.")
+@click.option("--to", "end", type=Number(), help="End index (exclusive).")
+@click.option("--limit", type=Number(), help="Limit of entries.")
 @click.option(
     "--body", is_flag=True, help="With --json: the body too, as text where it is UTF-8, else base64."
 )
@@ -77,9 +77,9 @@ def cat(
     generation: Any,
     as_json: bool,
 ) -> None:
-    """Print the entries of FOLDER, `dledger-<id>`, that recovery would find. Changes no byte of it.
+    """Print the entries that recovery would find in FOLDER, `dledger-<id>`. Changes no byte of it.
 
-    Exit 1 where the log ends before entries that it once had, or before damage: all that is left is printed.
+    Exit 1 when entries are missing or damaged; those before them are printed.
     """
     from pyledger.store.dledger.reader import DLedgerReader
 
@@ -156,11 +156,17 @@ def verify(
 @command.command("repair")
 @folder_argument
 @click.option("--group", default="default", show_default=True, help="Name of the group, with --peers.")
-@click.option("--peers", help="Set a lost term file: asks all other members for their terms. They must run.")
-@click.option("--term", type=Number(1, (1 << 62) - 1), help="Set it to this term instead.")
-@click.option("--cut", is_flag=True, help="End the log before missing entries; keep aside what follows.")
+@click.option(
+    "--peers", help="Set a lost term file: requests the terms of all other members, which must run."
+)
+@click.option("--term", type=Number(1, (1 << 62) - 1), help="Set the lost term file to this term instead.")
+@click.option(
+    "--truncate",
+    is_flag=True,
+    help="End the log before missing entries; move what follows to another folder.",
+)
 @click.option("--accept-loss", is_flag=True, help="Vote again without the entries that were lost.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 @data_option
 @json_option
 def repair(
@@ -168,25 +174,25 @@ def repair(
     group: str,
     peers: str | None,
     term: int | None,
-    cut: bool,
+    truncate: bool,
     accept_loss: bool,
     dry_run: bool,
     data_paths: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Decide what a member must not decide by itself. FOLDER is that of a member that does not run.
+    """Apply decisions that a member must not take by itself. FOLDER belongs to a stopped member.
 
-    A term is above those that all other members know, for this one may have voted in each of them.
-    --accept-loss may give up acknowledged entries: only where no other member has them.
+    A new term must be above the terms of all other members, as this one may have voted in each of them.
+    --accept-loss may give up acknowledged entries: use it only if no other member has them.
     """
     from pyledger.store.dledger.repair import last_term, repair_node
 
-    if term is None and peers is None and not cut and not accept_loss:
-        raise WrongUseError("nothing was decided: give --peers or --term, --cut or --accept-loss")
+    if term is None and peers is None and not truncate and not accept_loss:
+        raise WrongUseError("nothing to do: give --peers or --term, --truncate or --accept-loss")
     if term is None and peers is not None:
         term = 1 + max(last_term(folder, data_paths), network.highest_term(folder, group, peers))
     steps = repair_node(
-        folder, term=term, cut=cut, accept_loss=accept_loss, data_paths=data_paths, dry_run=dry_run
+        folder, term=term, truncate=truncate, accept_loss=accept_loss, data_paths=data_paths, dry_run=dry_run
     )
     for step in steps:
         if as_json:

@@ -44,16 +44,16 @@ timeout_option = click.option(
 
 @click.command("node")
 @group_option
-@click.option("--id", "self_id", required=True, help="The own id, one of the peers.")
+@click.option("--id", "self_id", required=True, help="Id of this member, one of the peers.")
 @peers_option
 @click.option(
     "--store",
     "store_path",
     required=True,
     type=click.Path(),
-    help="Folder for that of the node, dledger-<id>.",
+    help="Parent of the node's folder, dledger-<id>.",
 )
-@click.option("--upstream-times", is_flag=True, help="Times that a group with Java nodes needs.")
+@click.option("--upstream-times", is_flag=True, help="Use the times that a group with Java nodes needs.")
 @config_option
 @server_options
 def node(
@@ -97,7 +97,7 @@ def node(
 @click.argument("bodies", nargs=-1)
 @json_option
 def append(group: str, peers: str, timeout_ms: int, bodies: tuple[str, ...], as_json: bool) -> None:
-    """Append BODIES, or the lines of stdin, each as one entry; prints where they stand."""
+    """Append BODIES, or the lines of stdin, each as one entry; print their indexes, terms and offsets."""
     from pyledger.client.dledger import DLedgerClient
 
     async def work() -> None:
@@ -144,16 +144,18 @@ def get(group: str, peers: str, timeout_ms: int, index: int, as_json: bool) -> N
 @peers_option
 @json_option
 def status(group: str, peers: str, as_json: bool) -> None:
-    """What each member says: its leader, its term, its log, and why it cannot vote, if so.
+    """Print the leader, term and log of each member, and why it cannot vote.
 
-    Members that do not answer stand without, and Java's say less. Exit 1 when nobody leads; then the last
-    line says what is lacking.
+    Members that do not answer are listed without values; Java's report fewer. Exit 1 when there is no leader;
+    the last line then states why.
     """
     from pyledger.client.dledger import DLedgerClient
 
     async def work() -> list[dict[str, Any]]:
         async with DLedgerClient(group, peers) as client:
-            return [await _ask(client, member, address) for member, address in client.peers.items()]
+            return [
+                await _request_status(client, member, address) for member, address in client.peers.items()
+            ]
 
     members = run_client(work())
     for found in members:
@@ -165,14 +167,14 @@ def status(group: str, peers: str, as_json: bool) -> None:
         raise ProblemFoundError("; ".join(_why_no_leader(members)))
 
 
-async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
-    """The state that one member reports, as JSON fields; `rejected` where it answered with an error."""
+async def _request_status(client: Any, member: str, address: str) -> dict[str, Any]:
+    """Return the state that a member reports, as JSON fields; `rejected` when it answered with an error."""
     from pyledger.errors import DLedgerRejectedError, PyLedgerError
 
     found: dict[str, Any] = {"id": member, "address": address, "leaderId": None, "term": None}
     try:
         answer = await client.metadata(member)
-        # Ours says it there, also while a full disk keeps it from its part in the group.
+        # Our members report their term in the status, even while a full disk stops all else.
         found["term"] = answer.status.term if answer.status else await client.term(member)
     except PyLedgerError as error:
         return found | {"problem": str(error), "rejected": isinstance(error, DLedgerRejectedError)}
@@ -192,15 +194,15 @@ async def _ask(client: Any, member: str, address: str) -> dict[str, Any]:
 
 
 def _member_line(found: Mapping[str, Any]) -> str:
-    """The state of a member as one line of text."""
+    """Return the state of a member as one line of text."""
     head = f"{found['id']} {found['address']}"
     if found["term"] is None:
         return f"{head} {found['problem'] if found['rejected'] else 'does not answer'}"
-    leads = "leads" if found["leaderId"] == found["id"] else f"follows {found['leaderId'] or 'nobody'}"
+    leads = "leads" if found["leaderId"] == found["id"] else f"follows {found['leaderId'] or 'no leader'}"
     line = f"{head} {leads} in term {found['term']}"
     if "end" in found:
         last = "nothing" if found["end"] < 0 else f"{found['end']} of term {found['endTerm']}"
-        vote = found["vote"] or "nobody"
+        vote = found["vote"] or "no member"
         line += f"; its log ends with {last}, committed {found['committed']}, voted for {vote}"
     if found.get("diskFull"):
         line += "; its disk is full"
@@ -208,24 +210,24 @@ def _member_line(found: Mapping[str, Any]) -> str:
 
 
 def _why_no_leader(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What keeps a group from electing a leader."""
+    """Yield the reasons why a group has no leader."""
     needed = len(members) // 2 + 1
     silent = [found["id"] for found in members if found["term"] is None]
     barred = [found["id"] for found in members if found.get("cannotVote")]
     able = len(members) - len(silent) - len(barred)
-    yield f"nobody leads: a leader needs {needed} votes of {len(members)} members, and {able} can vote"
+    yield f"no leader: it needs {needed} votes of {len(members)} members, and {able} can vote"
     if silent:
         yield f"start {', '.join(silent)}, or find out why they do not answer"
     if barred:
-        yield f"{', '.join(barred)} cannot vote before a leader has filled up what they lost"
+        yield f"{', '.join(barred)} cannot vote before a leader has sent the entries they lost"
     if able >= needed:
-        yield "an election takes a few seconds; members that cannot reach one another elect nobody"
+        yield "an election takes a few seconds; members that cannot reach one another elect no leader"
     elif barred and not silent:
-        yield "where no member has those entries: stop it, `pyledger dledger repair FOLDER --accept-loss`"
+        yield "if no member has those entries, stop it and run `pyledger dledger repair FOLDER --accept-loss`"
 
 
 def highest_term(folder: str, group: str, peers: str) -> int:
-    """The highest term that the other members know.
+    """Return the highest term of the other members.
 
     Raises:
         CannotReachError: one of them does not answer; this member may have voted for it.
@@ -238,15 +240,15 @@ def highest_term(folder: str, group: str, peers: str) -> int:
     async def work() -> int:
         async with DLedgerClient(group, peers) as client:
             if self_id not in client.peers:
-                raise WrongUseError(f"{self_id}, of whom the folder is, is not among the peers")
+                raise WrongUseError(f"{self_id}, the member of this folder, is not among the peers")
             highest = 0
             for member in client.peers:
                 if member != self_id:
                     try:
                         highest = max(highest, await client.term(member))
                     except PyLedgerError as error:
-                        problem = f"{member} does not say in which term it is ({error})"
-                        remedy = "all others must, for this member may have voted for any of them"
+                        problem = f"{member} did not report its term ({error})"
+                        remedy = "all other members must, as this one may have voted for any of them"
                         raise CannotReachError(f"{problem}; {remedy}") from error
             return highest
 
@@ -289,7 +291,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure appends to a running group: entries a second, and how long one waits."""
+    """Measure appends to a running group: entries per second, and latency."""
     import asyncio
     import time
 
@@ -334,11 +336,11 @@ def bench(
         rate, half, most = found["entriesPerSecond"], found["p50Ms"], found["p99Ms"]
         write_line(f"{rate:,} entries/s; half of the requests within {half} ms, 99 % within {most} ms")
         if unknown:
-            write_line(f"what became of {unknown} entries is not known: the leader changed")
+            write_line(f"the outcome of {unknown} entries is not known: the leader changed")
 
 
 def wait_ms(waits: list[float], share: float) -> float | None:
-    """How long this share of sorted waits (s) took at most, in ms; None where there are none."""
+    """Return the quantile `share` of sorted waits (s), in ms; None without any."""
     return round(waits[min(int(len(waits) * share), len(waits) - 1)] * 1000, 3) if waits else None
 
 

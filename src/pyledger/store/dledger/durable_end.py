@@ -1,8 +1,8 @@
-"""The file `durable-end` in a node's folder: the last entry that was durable there, so may be acknowledged.
+"""The file `durable-end` in a node's folder: the last entry that was durable, so may be acknowledged.
 
-What recovery finds may end before it: then the disk lost entries that the group counts on. It is written
-before anybody hears of the entries, without waiting for the disk: a killed process leaves it exact. A power
-cut may leave an older one, never one that names more than was durable. Java leaves the file alone.
+If recovery finds fewer entries, the disk lost entries that the group counts on. The file is written before
+any acknowledgement, without a sync: after a killed process it is exact. A power failure may leave an older
+content, never one beyond what was durable. Java ignores the file.
 """
 
 import os
@@ -16,18 +16,18 @@ from pyledger.store.files.meta_file import write_file
 
 DURABLE_END_FILE = "durable-end"
 UNREADABLE = -2
-"""What the file holds is not what was written: nobody knows which entries were durable."""
+"""The file is damaged: it is not known which entries were durable."""
 _CONTENT_BYTES_MAX = 256
 
 
 def content_of(index: int) -> bytes:
-    """The file that names an entry; -1 is an empty log. All have one length: one write replaces another."""
+    """Return the content for an entry; -1: an empty log. Its fixed length lets one write replace another."""
     line = b"endIndex=%-20d\n" % index
     return line + b"crc32=%08x\n" % zlib.crc32(line)
 
 
 def read_durable_end(folder: str) -> int | None:
-    """The entry that the file of a folder names; None without a file, `UNREADABLE` when it is damaged."""
+    """Return the entry that the file of a folder names; None without a file, `UNREADABLE` if damaged."""
     path = os.path.join(folder, DURABLE_END_FILE)
     try:
         with open(path, "rb", opener=open_regular) as file:
@@ -47,8 +47,8 @@ class DurableEnd:
     """The file of an open log.
 
     Args:
-        folder: The node's.
-        index: What it is to name.
+        folder: The folder of the node.
+        index: The entry to name.
     """
 
     def __init__(self, folder: str, index: int) -> None:
@@ -67,11 +67,11 @@ class DurableEnd:
 
     @property
     def is_synced(self) -> bool:
-        """Would a power cut leave it as it is?"""
+        """Whether its content would survive a power failure."""
         return self._synced == self.index
 
     def set(self, index: int) -> None:
-        """Name another entry. Durability: with `sync`; a killed process leaves it."""
+        """Name another entry. Durability: with `sync`; it survives a killed process at once."""
         if index != self.index:
             try:
                 os.pwrite(self._handle, content_of(index), 0)
@@ -90,7 +90,7 @@ class DurableEnd:
             self._synced = index
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file. Idempotent."""
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = -1

@@ -1,6 +1,6 @@
-"""What lies in the folder of a DLedger node: its data and index files, its term file and its checkpoint.
+"""The folder of a DLedger node: its data and index files, its term file and its checkpoint.
 
-Looks at names, lengths and the two small text files; changes nothing.
+Reads names, lengths and the small text files; changes nothing.
 See docs/formats/dledger.md.
 
 Source: DLedger DLedgerConfig.java, MemberState.java, DLedgerMmapFileStore.java, IOUtils.java.
@@ -45,7 +45,7 @@ _SIBLINGS = (".bak", ".tmp")
 
 @dataclass(frozen=True, slots=True)
 class VoteState:
-    """The term a node is in and for whom it voted there."""
+    """The term of a node, and the candidate that it voted for in this term."""
 
     term: int = 0
     vote_for: str | None = None
@@ -64,23 +64,22 @@ class DLedgerFolder:
     has_vote: bool
     """`currterm` names a term. Without it a member does not know in which terms it has voted."""
     has_term_file: bool
-    """There is a `currterm`, whatever it holds."""
+    """There is a `currterm`, even a damaged one."""
     lost_tail: Mapping[str, int] | None
-    """The log may lack entries that were durable: what is known of them; None: it has all."""
+    """The content of `lost-tail`, when durable entries may be missing; None without this file."""
     durable_end: int | None
-    """Last entry that was durable here; None where nobody said, `UNREADABLE` where that is damaged."""
+    """Last entry that was durable here; None without the file, `UNREADABLE` when it is damaged."""
     checkpoint: Mapping[str, int] | None
-    """`committedIndex` and `endIndex`; None without the file, which generation B does not write, and where it
-    is damaged."""
+    """`committedIndex` and `endIndex`; None when the file is damaged or missing. Generation B writes none."""
     checkpoint_problem: str | None
     """How it is damaged."""
     has_snapshots: bool
     unusual: tuple[SkippedFile, ...]
-    """What makes Java refuse the folder, or is merely strange."""
+    """Files with which Java does not start, and other unexpected ones."""
 
 
 def read_dledger_folder(path: str | os.PathLike[str], data_paths: Sequence[str] = ()) -> DLedgerFolder:
-    """Look at the folder of a node.
+    """Read the folder of a node.
 
     Args:
         path: The folder, `<storeBaseDir>/dledger-<id>`.
@@ -88,7 +87,7 @@ def read_dledger_folder(path: str | os.PathLike[str], data_paths: Sequence[str] 
 
     Raises:
         StoreNotFoundError: there is no such folder, or it holds no DLedger log.
-        StoreIOError: the operating system refused.
+        StoreIOError: a file or folder cannot be read.
     """
     root = os.fspath(path)
     if not is_folder(root):
@@ -112,7 +111,7 @@ def read_dledger_folder(path: str | os.PathLike[str], data_paths: Sequence[str] 
     checkpoint, checkpoint_problem = _read_checkpoint(os.path.join(root, CHECKPOINT_FILE))
     durable_end = read_durable_end(root)
     if checkpoint_problem and durable_end is None:
-        durable_end = UNREADABLE  # only the checkpoint said which entries were durable
+        durable_end = UNREADABLE  # the checkpoint was the only record of which entries were durable
     return DLedgerFolder(
         path=root,
         data_files=data,
@@ -132,20 +131,20 @@ def read_dledger_folder(path: str | os.PathLike[str], data_paths: Sequence[str] 
 
 
 def promised_index(folder: DLedgerFolder) -> int:
-    """The last entry that was durable and never cut on purpose, by what the folder says; -1: it says nothing.
+    """Return the last entry that was durable and not truncated on purpose; -1 when it is not known.
 
-    Where `durable-end` is sound the end in the checkpoint may be older than a cut.
+    A valid `durable-end` overrides the end in the checkpoint, which may be older than a truncation.
     """
-    said = dict(folder.checkpoint or {})
+    known = dict(folder.checkpoint or {})
     if folder.durable_end not in (None, UNREADABLE):
-        said["endIndex"] = folder.durable_end
-    return max(*said.values(), (folder.lost_tail or {}).get("promisedIndex", -1), -1)
+        known["endIndex"] = folder.durable_end
+    return max(*known.values(), (folder.lost_tail or {}).get("promisedIndex", -1), -1)
 
 
 def committed_end(folder: DLedgerFolder) -> int | None:
-    """Offset (bytes) in the data files where the last entry ends that the checkpoint calls committed.
+    """Return the offset (bytes) in the data files where the last entry committed by the checkpoint ends.
 
-    None: there is no checkpoint, or the index does not tell.
+    None when there is no checkpoint, or no index unit of this entry.
     """
     committed = (folder.checkpoint or {}).get("committedIndex")
     if committed is None or not folder.data_files:
@@ -166,11 +165,11 @@ def committed_end(folder: DLedgerFolder) -> int | None:
 
 
 def read_properties(path: str) -> dict[str, str] | None:
-    """A small file of `key=value` lines; None when it is not there.
+    """Read a small file of `key=value` lines; return None when it is missing.
 
     Raises:
         StoreFormatError: it is far too long, or not text.
-        StoreIOError: the operating system refused.
+        StoreIOError: a file or folder cannot be read.
     """
     try:
         with open(path, "rb", opener=open_regular) as file:
@@ -193,9 +192,9 @@ _NUMBERS = ("committedIndex", "endIndex", "promisedIndex")
 
 
 def read_vote(path: str) -> VoteState | None:
-    """The term and vote that `currterm` names; None where they are lost, and who votes might vote twice.
+    """Read the term and vote of `currterm`; return None when it is missing or cannot be parsed.
 
-    That is so where it is missing or cannot be parsed: its `.bak` names an older term, so it is no help.
+    Its `.bak` names an older term, in which the node might vote twice, so it is not used.
     """
     try:
         values = read_properties(path) or {}
@@ -208,7 +207,7 @@ def read_vote(path: str) -> VoteState | None:
 
 
 def _read_checkpoint(path: str) -> tuple[dict[str, int] | None, str | None]:
-    """The checkpoint, or how it is damaged; None and None where there is none."""
+    """Return the checkpoint, or how it is damaged; None and None without one."""
     try:
         return _read_numbers(path), None
     except StoreFormatError as error:
@@ -216,7 +215,7 @@ def _read_checkpoint(path: str) -> tuple[dict[str, int] | None, str | None]:
 
 
 def _read_lost_tail(path: str) -> dict[str, int] | None:
-    """What the marker says; nothing where it is damaged, for that there is one is what counts."""
+    """Return the content of the marker; empty when it is damaged, as its existence is what counts."""
     try:
         return _read_numbers(path)
     except StoreFormatError:
@@ -232,7 +231,7 @@ def _read_numbers(path: str) -> dict[str, int] | None:
 
 
 def _files(paths: Sequence[str], unusual: list[SkippedFile]) -> tuple[StoreFile, ...]:
-    """The files of folders that together hold one log, in order."""
+    """Return the files of the folders of one log, in order."""
     found: dict[int, StoreFile] = {}
     for path in paths:
         files = offset_files(path)
@@ -245,5 +244,5 @@ def _files(paths: Sequence[str], unusual: list[SkippedFile]) -> tuple[StoreFile,
         for whole in strange:
             if whole not in known:
                 what = "an empty file" if length_of(whole) == 0 else "not a file of a log"
-                unusual.append(SkippedFile(whole, f"{what}: Java refuses to start with it"))
+                unusual.append(SkippedFile(whole, f"{what}: Java does not start with it"))
     return tuple(found[start] for start in sorted(found))

@@ -1,4 +1,4 @@
-"""A DLedger log as upkeep of a store on it sees it: the member makes it durable, the store asks how far."""
+"""EntriesFlusher: flushes for a store whose commit log is a DLedger log."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,12 @@ class LastRecord(NamedTuple):
     offset: int
     """Physical offset (bytes)."""
     end_offset: int
-    """Physical offset (bytes) behind it."""
+    """Physical offset (bytes) of its end."""
     store_timestamp_ms: int
 
 
 def last_record(entries: DLedgerStore, index: int) -> LastRecord | None:
-    """The record in an entry; None: there is no such entry, or it holds none."""
+    """Return the record in an entry; None when there is no such entry, or it contains no record."""
     log = entries.log
     if not log.begin_index <= index <= log.end_index:
         return None
@@ -30,22 +30,22 @@ def last_record(entries: DLedgerStore, index: int) -> LastRecord | None:
 
 
 class EntriesFlusher:
-    """Stands where `LogFlusher` stands for a log of the store's own."""
+    """Replaces `LogFlusher` for a store whose log a member of a group flushes."""
 
     def __init__(self, entries: DLedgerStore) -> None:
         self._entries = entries
         self.vouched_timestamp_ms = 0
-        """Records stored before this time are committed, and on this disk."""
+        """Records stored before this time (ms) are committed, and on this disk."""
         self.vouched_where = 0
-        """Physical offset (bytes) that goes with it."""
+        """Physical offset (bytes) of the end of these records."""
 
     @staticmethod
     def exceeds_bound() -> bool:
-        """Whether somebody must flush now: the member does, unasked."""
+        """Return False: the member flushes by itself."""
         return False
 
     def flush_all(self) -> int:
-        """Make all that was appended durable; the physical offset (bytes) up to which it is committed, too.
+        """Make all entries durable; return the physical offset (bytes) up to which they are also committed.
 
         Raises:
             StoreFailedError: a flush failed, now or earlier.

@@ -1,9 +1,10 @@
 """DLedgerMemoryStore: the log of a DLedger node in memory; only its term and vote are a file.
 
-A member that ends has lost its entries. It says so when it starts again, and does not vote before a leader
-filled it up; a group of which a majority ended at once elects nobody, as what it acknowledged is gone.
+A member that stops loses its entries. After a restart it reports this, and does not vote before a leader has
+sent it all entries. If a majority stopped at once, no leader is elected, as acknowledged entries are lost.
 
-Source: DLedger DLedgerMemoryStore.java. Differs: memory has a bound, entries have places, a lost log is told.
+Source: DLedger DLedgerMemoryStore.java. Differs: memory is bounded, entries have offsets,
+a lost log is reported.
 """
 
 import os
@@ -29,11 +30,11 @@ from pyledger.store.files.meta_file import make_folder
 
 
 class DLedgerMemoryStore:
-    """One node's log in memory, as the machine asks for it.
+    """One node's log in memory: a `LogStorage`.
 
     Args:
-        path: The node's folder, `dledger-<id>`, for the term file; made when it is not there.
-        config: The bound of memory.
+        path: The node's folder, `dledger-<id>`, for the term file; created when missing.
+        config: Limits the memory.
     """
 
     def __init__(self, path: str, config: DLedgerStoreConfig | None = None) -> None:
@@ -65,19 +66,19 @@ class DLedgerMemoryStore:
         self.notices = [f"{path}: the entries were in memory, and are lost"] if self.lost_tail else []
 
     def close(self) -> None:
-        """Let go of the folder; the entries are lost."""
+        """Release the lock of the folder; the entries are lost."""
         self.lock.release()
 
-    # -- what there is
+    # -- reading
 
     @property
     def begin_index(self) -> int:
-        """First entry; -1 of an empty log."""
+        """Index of the first entry; -1 of an empty log."""
         return self._first if self._log else NO_INDEX
 
     @property
     def end_index(self) -> int:
-        """Last entry."""
+        """Index of the last entry."""
         return self._first + len(self._log) - 1
 
     @property
@@ -87,7 +88,7 @@ class DLedgerMemoryStore:
 
     @property
     def end_position(self) -> int:
-        """Bytes: where the next entry stands."""
+        """Offset (bytes) of the next entry."""
         return self._log[-1].pos + self._log[-1].size if self._log else 0
 
     @property
@@ -97,11 +98,11 @@ class DLedgerMemoryStore:
 
     @property
     def disk_full(self) -> bool:
-        """Whether memory is used up, and appends must be refused."""
+        """Whether memory is used up, so that appends are rejected."""
         return self.held_bytes >= self.config.memory_size_bytes_max
 
     def regained_tail(self) -> None:
-        """The log holds again all that was acknowledged."""
+        """Note that the log has all acknowledged entries again."""
         self.lost_tail = False
 
     def term_at(self, index: int) -> int:
@@ -130,10 +131,10 @@ class DLedgerMemoryStore:
             stored.append(stored_bytes(entry))
         return EntryBatch(b"".join(stored), index, len(stored))
 
-    # -- changing it
+    # -- writing
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[int]:
-        """As leader: make entries at the end; returns their places. All or none.
+        """As leader: append entries, all or none; return their offsets.
 
         Raises:
             StoreFullError: memory is used up.
@@ -144,34 +145,34 @@ class DLedgerMemoryStore:
                 raise RecordTooLargeError(
                     "the body of an entry", len(body), ENTRY_BYTES_MAX - ENTRY_HEADER_BYTES
                 )
-        self._check_room()
-        places = []
+        self._check_free_memory()
+        offsets = []
         for body in bodies:
-            place = self.end_position
-            places.append(place)
-            entry = Entry(self.end_index + 1, term, place, ENTRY_HEADER_BYTES + len(body), bytes(body))
+            offset = self.end_position
+            offsets.append(offset)
+            entry = Entry(self.end_index + 1, term, offset, ENTRY_HEADER_BYTES + len(body), bytes(body))
             self._log.append(entry)
-        return places
+        return offsets
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
-        """As follower: take entries that follow the end, at their leader's places; returns how many.
+        """As follower: append entries at their leader's offsets; return how many follow the end.
 
         Raises:
             StoreFullError: memory is used up.
         """
-        self._check_room()
+        self._check_free_memory()
         for count, entry in enumerate(entries):
             if entry.index != self.end_index + 1:
                 return count
             self._log.append(entry)
         return len(entries)
 
-    def _check_room(self) -> None:
+    def _check_free_memory(self) -> None:
         if self.disk_full:
             raise StoreFullError(self.path, "keep more entries than memory_size_bytes_max in the memory of")
 
     def truncate(self, entry: Entry) -> None:
-        """Make this the last entry; one that does not touch the log begins it anew."""
+        """Make this the last entry. One that does not follow an entry of the log replaces the whole log."""
         at = entry.index - self._first
         if not self._log or not 0 <= at <= len(self._log):
             self._log, self._first = [], entry.index
@@ -180,11 +181,11 @@ class DLedgerMemoryStore:
         self._log.append(entry)
 
     def set_committed(self, index: int) -> None:
-        """Entries up to `index` are committed."""
+        """Set the committed index."""
         self.committed_index = index
 
     def flush(self) -> None:
-        """Nothing of the log survives the process."""
+        """Do nothing: entries do not survive the process."""
 
     def save_term_state(self, state: TermState) -> None:
         """Replace the term file, durably."""
@@ -193,7 +194,7 @@ class DLedgerMemoryStore:
 
 
 def stored_bytes(entry: Entry) -> bytes:
-    """An entry as a file has it."""
+    """Return an entry as it is stored in a data file."""
     index, term, pos, size, body, magic, channel, chain_crc, body_crc = entry
     head = ENTRY_HEADER.pack(magic, size, index, term, pos, channel, chain_crc, body_crc, len(body))
     return head + body

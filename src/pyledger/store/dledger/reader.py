@@ -1,11 +1,11 @@
-"""Reading the folder of a DLedger node without changing a byte: what recovery would find there.
+"""Reading the folder of a DLedger node without changing a byte: what recovery would find.
 
-The data files decide; the index derives from them. Where the data end is found by the rules of Java's
-recovery: lengths, place, index and term of each entry against those of the one before it. An entry that was
-sealed (see docs/formats/dledger.md) must match its checksums besides.
+The data files are authoritative; the index derives from them. The end of the data is found by the rules of
+Java's recovery: the lengths, offset, index and term of each entry must follow those of the entry before it. A
+sealed entry (see docs/formats/dledger.md) must also match its checksums.
 
-Source: DLedger DLedgerMmapFileStore.java (recover), Differs: every file is walked, not only the last three,
-and entries behind a hole are told of.
+Source: DLedger DLedgerMmapFileStore.java (recover). Differs: every file is read, not only the last three,
+and entries after missing ones are reported.
 """
 
 import os
@@ -26,7 +26,7 @@ class DLedgerReader:
 
     Args:
         folder: What `read_dledger_folder` found.
-        generation: Whose rules hold: `a` for releases up to 0.3, `b` for 0.4; `auto` finds out. B's entries
+        generation: Which rules apply: `a` for releases up to 0.3, `b` for 0.4; `auto` detects it. B's entries
             may name another position than their own, and may be no-ops.
     """
 
@@ -39,7 +39,7 @@ class DLedgerReader:
         self.start_offset = start
         self.generation = self._find_generation() if generation == "auto" else generation
         self.stop: EntryStop | None = None
-        """Where `entries` ended, once it did."""
+        """Where `entries` ended; None before."""
 
     @classmethod
     def open(
@@ -49,7 +49,7 @@ class DLedgerReader:
         data_paths: Sequence[str] = (),
         generation: Generation = "auto",
     ) -> Self:
-        """Open the folder of a node; see `read_dledger_folder` for what may go wrong."""
+        """Open the folder of a node; see `read_dledger_folder` for the errors."""
         return cls(read_dledger_folder(path, data_paths), generation)
 
     def __enter__(self) -> Self:
@@ -65,7 +65,7 @@ class DLedgerReader:
             file.close()
 
     def scan(self, progress: Callable[[int], None] | None = None) -> EntryStop:
-        """Walk the whole log: where it ends, and from which index on the index files are wrong.
+        """Scan the whole log; return where it ends, and from which index on the index files are wrong.
 
         Args:
             progress: Called with the offset (bytes) reached.
@@ -78,26 +78,26 @@ class DLedgerReader:
         """All entries in order.
 
         Raises:
-            CorruptRecordError: behind the place where they end stand later ones: some are lost in between.
+            CorruptRecordError: later entries follow the end, so some are missing in between.
         """
         walk = EntryScan(self.view, self.start_offset, any_position=self._any_position)
         yield from (Entry(*entry) for entry in walk)
         assert walk.stop is not None
         self.stop = walk.stop
-        self.refuse_hole(walk.stop)
+        self.check_no_hole(walk.stop)
 
     def read(self, offset: int) -> Entry:
         """The entry that starts at an offset (bytes) of the data files."""
         return Entry(*read_entry(self.view, offset))
 
-    def refuse_hole(self, stop: EntryStop) -> None:
-        """Raise CorruptRecordError when later entries stand behind the place where a walk ended."""
-        refuse_hole(self.view, stop, self.path_at(stop.next_offset), of_b=self._any_position)
+    def check_no_hole(self, stop: EntryStop) -> None:
+        """Raise CorruptRecordError when later entries follow the end of a scan."""
+        check_no_hole(self.view, stop, self.path_at(stop.next_offset), of_b=self._any_position)
 
     def shortfall(self, stop: EntryStop) -> str | None:
-        """Why a walk that ended here did not give all that the node once had; None where nothing tells so.
+        """Return why entries are missing after the end of a scan; None when none is known to be missing.
 
-        A torn entry at the end, which a crash leaves, is none.
+        A torn entry at the end, as a crash leaves it, does not count.
         """
         promised, last = promised_index(self.folder), stop.last_index
         if stop.status != "bad crc" and promised <= last and self.folder.lost_tail is None:
@@ -115,12 +115,12 @@ class DLedgerReader:
         return self.folder.path
 
     def entry_beyond(self, stop: EntryStop) -> Entry | None:
-        """The first entry of a later file that goes on where a walk broke off; None when there is none."""
+        """Return the first entry of a later file that continues the log after a hole; None without one."""
         return entry_beyond(self.view, stop, of_b=self._any_position)
 
     @property
     def committed_index(self) -> int:
-        """What the checkpoint names, at most the end; -1 without a checkpoint."""
+        """The committed index of the checkpoint; -1 without a checkpoint."""
         if self.folder.checkpoint is None:
             return -1
         return self.folder.checkpoint.get("committedIndex", -1)
@@ -130,7 +130,7 @@ class DLedgerReader:
         return self.generation == "b"
 
     def _find_generation(self) -> Generation:
-        """Only A writes checkpoints, only B snapshots; else B's when only that makes sense of the entries."""
+        """Only A writes checkpoints, only B snapshots; else B when only its rules fit the entries."""
         if self.folder.checkpoint is not None:
             return "a"
         if self.folder.has_snapshots:
@@ -156,9 +156,9 @@ class DLedgerReader:
 
 
 def entry_beyond(view: LogView, stop: EntryStop, *, of_b: bool = False) -> Entry | None:
-    """The first entry of a later file that goes on where a walk broke off; None when the log ends there.
+    """Return the first entry of a later file that continues the log after a hole; None without one.
 
-    A stale one, left behind by a truncation, has a lower index or term. `of_b`: by the rules of generation B.
+    A stale entry, left by a truncation, has a lower index or term. `of_b`: by the rules of generation B.
     """
     for file in view.files:
         if file.start_offset <= stop.next_offset:
@@ -171,11 +171,11 @@ def entry_beyond(view: LogView, stop: EntryStop, *, of_b: bool = False) -> Entry
     return None
 
 
-def refuse_hole(view: LogView, stop: EntryStop, path: str, *, of_b: bool = False) -> None:
-    """Raise CorruptRecordError, naming a file, when entries are missing where a walk ended."""
+def check_no_hole(view: LogView, stop: EntryStop, path: str, *, of_b: bool = False) -> None:
+    """Raise CorruptRecordError, naming the file, when entries are missing after the end of a scan."""
     beyond = entry_beyond(view, stop, of_b=of_b)
     if beyond is not None:
         missing = f"{stop.last_index + 1}..{beyond.index - 1}"
         lost = f"entries {missing} are lost" if beyond.index - 1 > stop.last_index else "damage"
-        problem = f"{stop.problem or 'zeroes stand here'}; {lost}, entry {beyond.index} stands behind it"
+        problem = f"{stop.problem or 'zeroes instead of an entry'}; {lost}, entry {beyond.index} follows"
         raise CorruptRecordError(path, stop.next_offset, problem)

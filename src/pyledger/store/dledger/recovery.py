@@ -1,10 +1,10 @@
-"""Opening a DLedger log for writing: find its end, zero what stands behind it, mend its index.
+"""Opening a DLedger log for writing: find its end, zero the bytes after it, repair its index.
 
-The data files decide. Nothing is dropped between entries: a log with a hole is refused, as its node has
-acknowledged what is missing. See docs/formats/dledger.md for where a log ends.
+The data files are authoritative. A log with a hole cannot be opened, as its node has acknowledged the missing
+entries. See docs/formats/dledger.md for where a log ends.
 
-Source: DLedger DLedgerMmapFileStore.java (recover). Differs: every file is walked and every seal checked;
-bytes behind the end become zero; a hole is an error.
+Source: DLedger DLedgerMmapFileStore.java (recover). Differs: every file is read and every seal checked;
+bytes after the end become zero; a hole is an error.
 """
 
 import os
@@ -15,15 +15,15 @@ from itertools import pairwise
 from pyledger._core import DLedgerLog, EntryStop, LogView, MappedFileQueue, read_entry, scan_entries
 from pyledger.errors import OffsetOutOfRangeError, StoreFormatError
 from pyledger.store.dledger.folder import INDEX_UNIT_BYTES, DLedgerFolder
-from pyledger.store.dledger.reader import refuse_hole
+from pyledger.store.dledger.reader import check_no_hole
 from pyledger.store.files.disk_error import disk_error
 
 
 def drop_unfit_index(folder: DLedgerFolder) -> str | None:
-    """Remove index files that cannot be used as they are; `recover_log` makes all anew.
+    """Remove all index files if one has a wrong size or offset; `recover_log` rebuilds them.
 
     Returns:
-        What was found; None: they fit.
+        The problem; None when there is none.
 
     Raises:
         StoreIOError: they cannot be removed.
@@ -47,22 +47,22 @@ def drop_unfit_index(folder: DLedgerFolder) -> str | None:
             os.unlink(file.path)
         except OSError as error:
             raise disk_error(file.path, "remove", error) from error
-    return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is written anew"
+    return f"{unfit.path}: does not fit the index ({unfit.size_bytes} bytes); the index is rebuilt"
 
 
 def recover_log(log: DLedgerLog) -> tuple[EntryStop, int]:
-    """Bring a log whose files are loaded into the state that its entries give.
+    """Recover a log whose files are loaded: its end, its index range and its index files.
 
     Returns:
-        Where the entries ended, and what `indexed_beyond` told before the index was mended.
+        Where the entries ended, and the result of `indexed_beyond` before the index was repaired.
 
     Raises:
         StoreFormatError: a file is missing between others.
         CorruptRecordError: entries are missing, though later ones are there.
 
-    Durability: on return nothing behind the end can come back.
+    Durability: on return no byte after the end can reappear.
     """
-    _refuse_gaps(log.data)
+    _check_no_gaps(log.data)
     if not log.data.files:
         stop = scan_entries(log.data.view(), 0)
         beyond = indexed_beyond(log.data.view(), log.units.view(), stop)
@@ -71,7 +71,7 @@ def recover_log(log: DLedgerLog) -> tuple[EntryStop, int]:
     view, start = log.data.view(), log.data.min_offset
     stop = scan_entries(view, start, units=log.units.view())
     file = log.data.find_file(stop.next_offset)
-    refuse_hole(view, stop, log.data.folder if file is None else file.path)
+    check_no_hole(view, stop, log.data.folder if file is None else file.path)
     beyond = indexed_beyond(view, log.units.view(), stop)
     if not stop.entry_count:
         del view
@@ -79,11 +79,12 @@ def recover_log(log: DLedgerLog) -> tuple[EntryStop, int]:
         log.data.truncate(stop.next_offset)
         log.set_range(0, -1, -1)
         return stop, beyond
-    # A filler behind the last entry closed the file for one that was never written: others may not have it.
+    # Remove a filler after the last entry: the entry it was written for is missing, and other members may
+    # not have the filler.
     log.data.truncate(stop.last_offset + read_entry(view, stop.last_offset)[3])
     del view
     log.set_range(stop.first_index, stop.last_index, stop.last_term)
-    _mend_index(log, stop)
+    _repair_index(log, stop)
     return stop, beyond
 
 
@@ -91,40 +92,42 @@ _UNIT = struct.Struct(">iqiq")
 
 
 def indexed_beyond(data: LogView, units: LogView, stop: EntryStop) -> int:
-    """The last entry that the index names behind the end of the data files; -1 without one.
+    """Return the last entry that the index names after the end of the data files; -1 without one.
 
-    Where an entry should stand there are zeroes, or no byte: what upstream cut off is not zeroed.
+    It counts only if its bytes are zero or missing: upstream does not zero entries that it truncates.
     """
     first = max(stop.last_index + 1, units.start_offset // INDEX_UNIT_BYTES)
     if stop.entry_count and first != stop.last_index + 1:
         return -1
 
     def position(index: int) -> int:
-        magic, place, size_bytes, stated = _UNIT.unpack(units.read(index * INDEX_UNIT_BYTES, _UNIT.size))
-        return place if magic and size_bytes > 0 and stated == index else -1
+        magic, offset, size_bytes, stated = _UNIT.unpack(units.read(index * INDEX_UNIT_BYTES, _UNIT.size))
+        return offset if magic and size_bytes > 0 and stated == index else -1
 
     end = units.end_offset // INDEX_UNIT_BYTES
-    place = position(first) if first < end else -1
-    if place < stop.next_offset or _holds_bytes(data, place):
+    offset = position(first) if first < end else -1
+    if offset < stop.next_offset or _has_bytes(data, offset):
         return -1
     return bisect_left(range(first, end), True, key=lambda index: position(index) < 0) + first - 1
 
 
-def _holds_bytes(data: LogView, place: int) -> bool:
+def _has_bytes(data: LogView, offset: int) -> bool:
     for file in data.files:
-        if file.start_offset <= place <= min(file.start_offset + file.mapped_bytes, data.end_offset) - 8:
-            return any(data.read(place, 8))
+        if file.start_offset <= offset <= min(file.start_offset + file.mapped_bytes, data.end_offset) - 8:
+            return any(data.read(offset, 8))
     return False
 
 
-def _refuse_gaps(queue: MappedFileQueue) -> None:
+def _check_no_gaps(queue: MappedFileQueue) -> None:
     for before, after in pairwise(queue.files):
         if after.start_offset - before.start_offset != queue.file_size_bytes:
             problem = f"does not follow {before.start_offset}: a file is missing before it"
-            raise StoreFormatError(after.path, problem, "restore it, or see `pyledger dledger repair --cut`")
+            raise StoreFormatError(
+                after.path, problem, "restore it, or see `pyledger dledger repair --truncate`"
+            )
 
 
-def _mend_index(log: DLedgerLog, stop: EntryStop) -> None:
+def _repair_index(log: DLedgerLog, stop: EntryStop) -> None:
     units, fault = log.units, stop.unit_fault
     if fault < 0:
         units.truncate((stop.last_index + 1) * INDEX_UNIT_BYTES)

@@ -1,7 +1,7 @@
-"""`dledger repair`: what an operator decides about the folder of a DLedger node that does not run.
+"""`dledger repair`: apply an operator's decisions to the folder of a stopped DLedger node.
 
-Each step is a decision that the node must not take by itself, as it may cost acknowledged entries or a
-second leader of a term; docs/protocols/dledger.md says when which is right.
+A node must not take these decisions by itself, as they may lose acknowledged entries or elect a second leader
+of a term; docs/operate/dledger.md describes when each is right.
 """
 
 import os
@@ -24,7 +24,7 @@ from pyledger.store.files.meta_file import make_folder, write_file
 
 
 class RepairStep(NamedTuple):
-    """One thing that was done, or would be."""
+    """One change that was made, or would be in a dry run."""
 
     action: str
     file: str
@@ -35,23 +35,23 @@ def repair_node(
     path: str,
     *,
     term: int | None = None,
-    cut: bool = False,
+    truncate: bool = False,
     accept_loss: bool = False,
     data_paths: Sequence[str] = (),
     dry_run: bool = False,
 ) -> list[RepairStep]:
-    """Carry out what was decided; the node must be down.
+    """Apply the decisions; the node must be stopped.
 
     Args:
         path: The node's folder.
-        term: Term to begin in, without a vote; above every term that any member knows.
-        cut: Where entries are missing between others, end the log before them; what follows is kept aside.
-        accept_loss: Take the log as it is for all that the node ever acknowledged.
+        term: Term to start in, without a vote; above every term that any member knows.
+        truncate: End the log before missing entries; what follows them is moved to another folder.
+        accept_loss: Let the node vote again without the entries that it lost.
         data_paths: Where its data files are, when not in `data`.
         dry_run: Change nothing.
 
     Raises:
-        StoreLockedError: it runs.
+        StoreLockedError: the node runs.
         DLedgerTermError: the term is not above those in the folder.
         StoreIOError: a file cannot be written or moved.
     """
@@ -62,8 +62,8 @@ def repair_node(
             stop = reader.scan()
             if term is not None:
                 steps.append(_set_term(reader, stop, term, dry_run=dry_run))
-            if cut:
-                steps += _cut(reader, stop, dry_run=dry_run)
+            if truncate:
+                steps += _truncate(reader, stop, dry_run=dry_run)
             if accept_loss:
                 steps += _accept_loss(reader, stop, dry_run=dry_run)
         finally:
@@ -73,7 +73,7 @@ def repair_node(
 
 
 def last_term(path: str, data_paths: Sequence[str] = ()) -> int:
-    """The highest term that a folder knows: of its entries and its term file; at least 0."""
+    """Return the highest term of the entries and the term file of a folder; at least 0."""
     with DLedgerReader.open(path, data_paths=data_paths) as reader:
         return max(reader.scan().last_term, reader.folder.vote.term, 0)
 
@@ -87,13 +87,13 @@ def _set_term(reader: DLedgerReader, stop: EntryStop, term: int, *, dry_run: boo
     return RepairStep("set-term", os.path.join(path, TERM_FILE), f"term {term}, no vote")
 
 
-def _cut(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
-    """End the log before a hole: the file with the fault is copied, later ones are moved."""
+def _truncate(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:
+    """End the log before a hole: copy the file with it to another folder, and move later files there."""
     beyond = reader.entry_beyond(stop)
     if beyond is None:
         return []
     folder, offset = reader.folder, stop.next_offset
-    aside = Path(folder.path, f"cut-{offset}")
+    aside = Path(folder.path, f"truncated-{offset}")
     ends = [(file, file.start_offset + folder.data_file_size_bytes) for file in folder.data_files]
     later = [file for file, _ in ends if file.start_offset > offset]
     within = [file for file, end in ends if file.start_offset <= offset < end]
@@ -110,7 +110,7 @@ def _cut(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[Repai
         except OSError as error:
             raise disk_error(aside, "move data files to", error) from error
     detail = f"the log ends with entry {stop.last_index}; what follows is kept in {aside}"
-    return [RepairStep("cut", file.path, detail) for file in (*within, *later)]
+    return [RepairStep("truncate", file.path, detail) for file in (*within, *later)]
 
 
 def _accept_loss(reader: DLedgerReader, stop: EntryStop, *, dry_run: bool) -> list[RepairStep]:

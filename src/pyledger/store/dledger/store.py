@@ -1,7 +1,7 @@
 """DLedgerStore: the log of a DLedger node on mapped files, with its term file and checkpoint.
 
 It is the `LogStorage` of `protocol.dledger`. One thread appends and reads; another may flush.
-Invariant: committed_index <= end_index, and what `flush` returned after survives a power cut.
+Invariant: committed_index <= end_index; what was appended before `flush` returned survives a power failure.
 See docs/formats/dledger.md.
 
 Source: DLedger DLedgerMmapFileStore.java, MemberState.java.
@@ -46,15 +46,15 @@ from pyledger.store.files.retention import disk_usage
 
 CHUNK_BYTES = 1 << 20
 ENTRY_BYTES_MAX = 4 << 20
-NOTHING_ASKED = (-1, 0, 0, -1)
+NOTHING_CACHED = (-1, 0, 0, -1)
 
 
 class DLedgerStore:
     """One node's log, opened for writing.
 
     Args:
-        path: The node's folder, `dledger-<id>`; made when it is not there.
-        config: Sizes and rules; a folder that has files keeps the sizes of those.
+        path: The node's folder, `dledger-<id>`; created when missing.
+        config: Sizes and rules; a folder with files keeps their sizes.
         patch_at: See `DLedgerLog`.
     """
 
@@ -65,16 +65,16 @@ class DLedgerStore:
         self.disk_full = False
         self.lost_tail = False
         self.promised_index = -1
-        """With `lost_tail`: the last entry that is known to have been durable here; -1: none is known."""
+        """With `lost_tail`: the last entry known to have been durable here; -1 when none is known."""
         self.notices: list[str] = []
-        """What an operator should know of how the log was found."""
+        """What recovery found or changed, for the operator."""
         self._flushing = threading.Lock()
         self._flushed_index = -1
         self._regained = False
         self._committed = -1
         self._checkpoint = (-1, -1)
         self._checkpoint_ms = 0
-        self._run_asked, self._run = NOTHING_ASKED, EntryBatch(b"", 0, 0)
+        self._cached_range, self._cached_batch = NOTHING_CACHED, EntryBatch(b"", 0, 0)
         make_folder(Path(path))
         self.lock = StoreLock(path).acquire()
         try:
@@ -87,12 +87,12 @@ class DLedgerStore:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], config: DLedgerStoreConfig | None = None) -> Self:
-        """Open a node's folder; see `recover_log` for what may go wrong, and `StoreLockedError`."""
+        """Open a node's folder; see `recover_log` for the errors, and `StoreLockedError`."""
         return cls(os.fspath(path), config)
 
     def _open(self) -> None:
         self.data_paths = self.config.data_paths or (os.path.join(self.path, DATA_FOLDER),)
-        self._flush_names()
+        self._flush_folders()
         known = sorted({*self.data_paths, *self.config.read_only_data_paths})
         folder = read_dledger_folder(self.path, known)
         if unfit := drop_unfit_index(folder):
@@ -100,7 +100,7 @@ class DLedgerStore:
             folder = read_dledger_folder(self.path, known)
         if folder.checkpoint_problem:
             path = os.path.join(self.path, CHECKPOINT_FILE)
-            self.notices.append(f"{path}: {folder.checkpoint_problem}; it is written anew")
+            self.notices.append(f"{path}: {folder.checkpoint_problem}; it is rewritten")
         self._make_log(folder)
         self.recovered, indexed = recover_log(
             self._log
@@ -110,22 +110,22 @@ class DLedgerStore:
             where = self._log.data.find_file(self.recovered.next_offset)
             self.notices.append(
                 f"{self.path if where is None else where.path}: the log ends with entry {end_index}, and "
-                f"bytes behind it were dropped: at offset {self.recovered.next_offset} "
+                f"bytes after it were dropped: at offset {self.recovered.next_offset} "
                 f"{self.recovered.problem}"
             )
         self._committed = min((folder.checkpoint or {}).get("committedIndex", -1), end_index)
         if self._committed < self._log.begin_index:
             self._committed = -1
-        self._miss_tail(folder, indexed)
+        self._check_tail(folder, indexed)
         self._take_term(folder)
         self._flushed_index = end_index
         self._durable_end = DurableEnd(self.path, end_index)
 
-    def _miss_tail(self, folder: DLedgerFolder, indexed: int) -> None:
-        """Find out whether entries are gone that were durable: then this member must not vote.
+    def _check_tail(self, folder: DLedgerFolder, indexed: int) -> None:
+        """Set `lost_tail` when durable entries are missing: then this member must not vote.
 
-        The marker outlives crashes until a leader filled the log up. Where nobody says what was durable,
-        entries up to `indexed`, which only the index names, may have been.
+        The marker survives crashes until a leader has sent the missing entries. Without `durable-end`,
+        entries up to `indexed`, which only the index names, may have been durable.
         """
         end_index, promised = self._log.end_index, promised_index(folder)
         if folder.durable_end is None:
@@ -139,11 +139,11 @@ class DLedgerStore:
         known = f"entry {promised} was durable here" if promised > end_index else "entries may be lost"
         self.notices.append(
             f"{self.path}: {known}, the log ends with entry {end_index}: this member neither votes nor "
-            "campaigns until a leader has filled it up; `pyledger dledger status` says more"
+            "campaigns until a leader has filled it up; see `pyledger dledger status`"
         )
 
     def _take_term(self, folder: DLedgerFolder) -> None:
-        """Take over term and vote. Without them a member might vote twice in a term.
+        """Read term and vote, without which a member might vote twice in a term.
 
         Raises:
             StoreFormatError: they are lost.
@@ -161,10 +161,10 @@ class DLedgerStore:
             )
         self.saved = TermState(folder.vote.term, folder.vote.vote_for)
         if not folder.has_vote:
-            self.save_term_state(self.saved)  # from now on one that is missing is lost
+            self.save_term_state(self.saved)  # from now on a missing file is a lost one
 
-    def _flush_names(self) -> None:
-        """Make the folder durable, and a term file whose writer was killed before its name was."""
+    def _flush_folders(self) -> None:
+        """Make names durable: of the folder, and of a term file whose writer was killed."""
         flush_folder(Path(self.path))
         flush_folder(Path(self.path).absolute().parent)
 
@@ -204,7 +204,7 @@ class DLedgerStore:
         self.close()
 
     def close(self) -> None:
-        """Flush, write the checkpoint and let go of the folder."""
+        """Flush, write the checkpoint and release the lock."""
         if self._log.data.closed:
             return
         try:
@@ -212,24 +212,24 @@ class DLedgerStore:
                 self.flush()
                 self.flush_units()
                 self._durable_end.sync()
-                with contextlib.suppress(StoreFullError):  # the old checkpoint stands
+                with contextlib.suppress(StoreFullError):  # the old checkpoint stays valid
                     self.write_checkpoint()
         finally:
             self._durable_end.close()
             self._log.close()
             self.lock.release()
 
-    # -- what there is
+    # -- reading
 
     @property
     def begin_index(self) -> int:
-        """First entry that is still there; -1 of an empty log."""
+        """Index of the first entry; -1 of an empty log."""
         log = self._log
         return log.begin_index if log.end_index >= log.begin_index else -1
 
     @property
     def end_index(self) -> int:
-        """Last entry; -1 of an empty log."""
+        """Index of the last entry; -1 of an empty log."""
         return self._log.end_index
 
     @property
@@ -239,17 +239,17 @@ class DLedgerStore:
 
     @property
     def end_position(self) -> int:
-        """Bytes: where the next entry would be tried."""
+        """Offset (bytes) of the next entry, unless it does not fit into the file."""
         return self._log.end_offset
 
     @property
     def committed_index(self) -> int:
-        """As last set; after a start, that of the checkpoint."""
+        """As last set; after a start, the one of the checkpoint."""
         return self._committed
 
     @property
     def committed_position(self) -> int:
-        """Bytes: end of the last committed entry; -1 when none is."""
+        """Offset (bytes) of the end of the last committed entry; -1 without one."""
         if self._committed < self._log.begin_index or self._committed < 0:
             return -1
         entry = self._log.read(self._committed)
@@ -257,11 +257,11 @@ class DLedgerStore:
 
     @property
     def log(self) -> DLedgerLog:
-        """The files below; for readers of ranges."""
+        """The native log; for readers of ranges."""
         return self._log
 
     def regained_tail(self) -> None:
-        """The log holds again all that was durable once; noted with the next `flush`."""
+        """Note that the log has all entries again that were durable; recorded with the next `flush`."""
         self.lost_tail = False
         self._regained = True
 
@@ -276,15 +276,15 @@ class DLedgerStore:
     def entries(self, index: int, count_max: int, size_bytes_max: int) -> EntryBatch:
         """Entries from `index` on: at least one, then as many as the limits (bytes) and the end allow.
 
-        Cost: one copy of their bytes, each checksum verified; none when asked the same as before.
+        Cost: one copy of their bytes, each checksum verified; none for the same arguments as before.
         """
-        asked = (index, count_max, size_bytes_max, self._log.end_index)
-        if asked != self._run_asked:
-            self._run = EntryBatch(*self._log.read_batch(index, count_max, size_bytes_max))
-            self._run_asked = asked
-        return self._run
+        key = (index, count_max, size_bytes_max, self._log.end_index)
+        if key != self._cached_range:
+            self._cached_batch = EntryBatch(*self._log.read_batch(index, count_max, size_bytes_max))
+            self._cached_range = key
+        return self._cached_batch
 
-    # -- changing it
+    # -- writing
 
     def append_bodies(self, term: int, bodies: Sequence[bytes]) -> list[int]:
         """As leader: append entries, all or none; return their offsets.
@@ -302,14 +302,14 @@ class DLedgerStore:
             self.disk_full = True
             if log.end_index > end:
                 with self._flushing:
-                    self._cut(end)
+                    self._truncate_to(end)
             raise
 
     def append_entries(self, entries: Sequence[Entry]) -> int:
-        """As follower: take entries that follow the end; returns how many, before one that has another place.
+        """As follower: append entries up to one that does not follow the end; return how many.
 
         Raises:
-            StoreFullError: the disk is too full for the first of them.
+            StoreFullError: the disk has no free space for the first of them.
         """
         log = self._log
         if isinstance(entries, EntryBatch):
@@ -329,30 +329,30 @@ class DLedgerStore:
         return len(entries)
 
     def truncate(self, entry: Entry) -> None:
-        """Make this the last entry: keep it where it is, else cut what stands there and write it.
+        """Make this the last entry: keep it if it is stored already, else truncate and append it.
 
         Raises:
-            EntryPositionError: it would not stand where its leader has it.
+            EntryPositionError: its offset would differ from that of its leader.
 
-        Durability: what was cut is gone on return; the entry is durable with the next `flush`.
+        Durability: the truncation is durable on return, the entry with the next `flush`.
         """
         log = self._log
         with self._flushing:
             if self.begin_index < 0 or not log.begin_index <= entry.index <= log.end_index + 1:
                 self._start_at(entry)
             elif entry.index <= log.end_index and self.entry(entry.index).same_as(entry):
-                self._cut(entry.index)
+                self._truncate_to(entry.index)
                 return
             elif entry.index <= log.end_index:
-                self._cut(entry.index - 1)
+                self._truncate_to(entry.index - 1)
         if not self.append_entries([entry]):
             raise EntryPositionError(log.data.folder, entry.pos, log.end_offset)
 
-    def _cut(self, end_index: int) -> None:
-        """Let the log end with an entry; one below its first one empties it. Data go before their units."""
+    def _truncate_to(self, end_index: int) -> None:
+        """End the log with an entry; one before its first empties it. Data are truncated before units."""
         log = self._log
         begin = log.begin_index
-        self._run_asked = NOTHING_ASKED
+        self._cached_range = NOTHING_CACHED
         self._expect_end(end_index)
         if end_index < begin:
             where, term = log.position_of(begin), -1
@@ -365,22 +365,22 @@ class DLedgerStore:
         self._flushed_index = min(self._flushed_index, end_index)
 
     def _start_at(self, entry: Entry) -> None:
-        """Delete all entries; the log then begins with this one."""
+        """Delete all entries, so that the log begins with this one."""
         log = self._log
-        self._run_asked = NOTHING_ASKED
+        self._cached_range = NOTHING_CACHED
         self._expect_end(-1)
         log.clear()
         log.start_at(entry.index, entry.pos, -1)
         self._flushed_index = -1
 
     def _expect_end(self, end_index: int) -> None:
-        """What is cut on purpose is not missed later, whenever the power goes."""
+        """Lower `durable-end` before a truncation, so that no entry counts as lost after a power failure."""
         if end_index < self._durable_end.index:
             self._durable_end.set(end_index)
             self._durable_end.sync()
 
     def set_committed(self, index: int) -> None:
-        """Entries up to `index` are committed."""
+        """Set the committed index."""
         self._committed = index
 
     def flush(self) -> None:
@@ -406,7 +406,7 @@ class DLedgerStore:
                 self._regained = False
 
     def flush_units(self) -> None:
-        """Make the index durable: recovery writes what is missing of it anew, so nobody waits for this."""
+        """Make the index durable. No acknowledgement waits for this, as recovery rebuilds the index."""
         with self._flushing:
             while self._log.units.flush(0):
                 pass
@@ -417,7 +417,7 @@ class DLedgerStore:
         self.saved = state
 
     def write_checkpoint(self) -> None:
-        """Write down how far the log is committed; names only what is on disk."""
+        """Write the checkpoint: committed and end index, as far as they are durable."""
         content = self._checkpoint_content()
         if content != self._checkpoint:
             text = f"committedIndex={content[0]}\nendIndex={content[1]}\n"
@@ -425,7 +425,7 @@ class DLedgerStore:
             self._checkpoint = content
 
     def needs_care(self, now_ms: int) -> bool:
-        """Whether something is to be flushed, or the checkpoint to be written; see `take_care`."""
+        """Return whether `take_care` has anything to flush or write."""
         log = self._log
         flushed = log.data.flushed_where >= log.data.max_offset and self._flushed_index == log.end_index
         synced = log.units.flushed_where >= log.units.max_offset and self._durable_end.is_synced
@@ -435,7 +435,7 @@ class DLedgerStore:
         """Flush data, index and `durable-end`; write the checkpoint if its interval is over.
 
         Args:
-            now_ms: By a clock that does not go back.
+            now_ms: Of a monotonic clock.
         """
         self.flush()
         self.flush_units()
@@ -454,10 +454,10 @@ class DLedgerStore:
         return min(self._committed, flushed), flushed
 
     def delete_head(self, count: int) -> list[str]:
-        """Remove the first `count` data files, never the last one nor one with entries not committed.
+        """Delete the first `count` data files, except the last one and those with uncommitted entries.
 
         Returns:
-            Paths that are gone.
+            The paths of the deleted files.
         """
         log = self._log
         with self._flushing:
@@ -474,7 +474,7 @@ class DLedgerStore:
 
 
 def write_lost_tail(path: str, promised_index: int, end_index: int) -> None:
-    """Mark a node's folder: its log ends with an entry, though another was durable there; durably."""
+    """Write the marker, durably: the log ends with `end_index`, though `promised_index` was durable."""
     text = f"promisedIndex={promised_index}\nendIndex={end_index}\n"
     write_file(Path(path, LOST_TAIL_FILE), text.encode(), backup=False)
 
