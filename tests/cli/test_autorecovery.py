@@ -61,7 +61,7 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         found = pyledger("ledger", "check", "-m", address, "--json", "--mark", "--every-entry")
         assert found.code == 1
         *fragments, summary = found.json
-        assert summary == {"kind": "summary", "ledgers": ledgers, "lacking": 1}
+        assert summary == {"kind": "summary", "ledgers": ledgers, "underReplicated": 1}
         assert [(one["ledgerId"], one["missing"]) for one in fragments] == [
             (hit[0], {"four": "BOOKIE_NOT_AVAILABLE"})
         ]
@@ -69,7 +69,7 @@ def test_a_bookie_is_taken_out(tmp_path: Path) -> None:
         assert [(one["ledgerId"], one["missing"]) for one in marked] == [(hit[0], ["four"])]
         assert "1 ledger under-replicated" in pyledger("cluster", "status", address).err
         rows = pyledger("cluster", "status", address, "--json").json
-        assert {one["bookieId"]: one["ledgersLacking"] for one in rows}["four"] == 1
+        assert {one["bookieId"]: one["underReplicatedLedgers"] for one in rows}["four"] == 1
         assert pyledger("autorecovery", "decommission", "-m", address, "four").code == 1
         assert pyledger("autorecovery", "enable", "-m", address).err == "enabled\n"
         found = pyledger("autorecovery", "decommission", "-m", address, "four", "--forget")
@@ -98,14 +98,14 @@ def test_a_bookie_of_bookkeepers_own_file(tmp_path: Path) -> None:
     assert all((tmp_path / name / "current" / "VERSION").exists() for name in ("txn", "d1", "d2"))
     conf.write_text(f"metadataServiceUri={address}\nindexDirectories=/fast\n")
     found = pyledger("bookie", "serve", str(tmp_path / "b"), "-c", conf)
-    assert (found.code, "indexes are kept in ledgerDirectories" in found.err) == (2, True)
+    assert (found.code, "indexes are stored in ledgerDirectories" in found.err) == (2, True)
     conf.write_text(f"metadataServiceUri={address}\n")
     found = pyledger("bookie", "serve", "-c", conf)
     assert (found.code, "give FOLDER" in found.err) == (2, True)
 
 
 def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
-    """No autorecovery runs: the command finds and makes the copies."""
+    """No autorecovery runs: the command re-replicates the ledgers."""
     address = f"sqlite:{tmp_path / METADATA_FILE}"
     own = (str(tmp_path / "four"), "--metadata", address, "--listen", "127.0.0.1:0", "--id", "four")
     with process("bookie", "serve", str(tmp_path), "--dev", "3"):
@@ -120,14 +120,14 @@ def test_a_lost_bookie_is_recovered_by_hand(tmp_path: Path) -> None:
             assert (found.code, "stop that one" in found.err) == (1, True)
         ledger_id = writer.ledger_id
         found = pyledger("bookie", "recover", "-m", address, "--dry-run", "--json", "four")
-        lacking = {"kind": "ledger", "ledgerId": ledger_id, "outcome": "lacking", "fragments": 1}
-        told = {"closed": False, "copiedBytes": 0, "problem": None}
-        assert (found.code, found.json[0]) == (1, lacking | told)
-        counts = {"whole": 0, "mended": 0, "lacking": 1, "failed": 0}
+        ledger = {"kind": "ledger", "ledgerId": ledger_id, "outcome": "underReplicated", "fragments": 1}
+        result = {"closed": False, "copiedBytes": 0, "problem": None}
+        assert (found.code, found.json[0]) == (1, ledger | result)
+        counts = {"whole": 0, "replicated": 0, "underReplicated": 1, "failed": 0}
         assert found.json[1] == {"kind": "summary", **counts, "forgotten": False}
         found = pyledger("bookie", "recover", "-m", address, "--forget", "four")
-        assert (found.code, found.out.split()[:2]) == (0, [str(ledger_id), "mended"])
-        assert found.err.splitlines() == ["1 ledger with copies there; 1 mended", "forgotten: four"]
+        assert (found.code, found.out.split()[:2]) == (0, [str(ledger_id), "replicated"])
+        assert found.err.splitlines() == ["1 ledger with replicas there; 1 replicated", "forgotten: four"]
         assert pyledger("ledger", "check", "-m", address, "--every-entry").code == 0
         found = pyledger("bookie", "recover", "-m", address, "four")
         assert (found.code, "no bookie 'four'" in found.err) == (2, True)
@@ -156,7 +156,7 @@ def test_a_process_of_its_own(tmp_path: Path) -> None:
             pass
         made.terminate()
         assert made.wait() == 0
-    assert pyledger("ledger", "whoami", "-m", address).out == "nobody\n"
+    assert pyledger("ledger", "whoami", "-m", address).out == "no auditor\n"
 
 
 def test_disabled_and_unknown(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_an_error_of_the_system_is_one_line(tmp_path: Path) -> None:
 def test_a_pattern_that_cannot_be_compiled_is_wrong_use(pattern: str) -> None:
     found = pyledger("grep", pattern, "store", "--json")
     assert found.code == 2
-    assert "is no regular expression" in found.error["message"]
+    assert "is not a regular expression" in found.error["message"]
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,12 @@ def test_a_life_of_a_ledger(metadata: str) -> None:
     refused = pyledger("ledger", "read", *where, "0")
     assert refused.code == 1
     assert "password" in refused.err
-    (told,) = pyledger("ledger", "info", *where, "0", "--json").json
-    assert (told["state"], told["lastEntryId"], told["digestType"]) == ("CLOSED", 1, "CRC32C")
-    assert "password" not in told
+    (found,) = pyledger("ledger", "info", *where, "0", "--json").json
+    assert (found["state"], found["lastEntryId"], found["digestType"]) == ("CLOSED", 1, "CRC32C")
+    assert "password" not in found
     shown = pyledger("ledger", "info", *where, "0").lines
     assert "state\tCLOSED" in shown
-    assert f"ensembles\t0: {' '.join(told['ensembles']['0'])}" in shown
+    assert f"ensembles\t0: {' '.join(found['ensembles']['0'])}" in shown
     assert pyledger("ledger", "delete", *where, "--yes", "0", "--json").json == [
         {"ledgerId": 0, "deleted": True}
     ]

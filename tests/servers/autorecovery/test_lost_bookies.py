@@ -1,4 +1,4 @@
-"""Ledgers of lost bookies are made whole by hand, with no autorecovery anywhere."""
+"""Ledgers of lost bookies are re-replicated on request, without autorecovery."""
 
 from pathlib import Path
 
@@ -6,14 +6,16 @@ import pytest
 
 from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter
 from pyledger.errors import BookieExistsError, LedgerFencedError
-from pyledger.servers.autorecovery.recover_bookies import MendedLedger, Outcome, mend_ledgers_of
+from pyledger.servers.autorecovery.recover_bookies import Outcome, ReplicatedLedger, replicate_ledgers_of
 from tests.servers.autorecovery.cluster import Yard, play
 
 PAYLOADS = [b"%d" % at * (at % 7) for at in range(60)]
 
 
-async def mended(client: AsyncLedgerClient, *bookies: str, dry_run: bool = False) -> list[MendedLedger]:
-    return [one async for one in mend_ledgers_of(client, bookies, dry_run=dry_run)]
+async def replicated(
+    client: AsyncLedgerClient, *bookies: str, dry_run: bool = False
+) -> list[ReplicatedLedger]:
+    return [one async for one in replicate_ledgers_of(client, bookies, dry_run=dry_run)]
 
 
 async def at_b1(client: AsyncLedgerClient, *sizes: int) -> AsyncLedgerWriter:
@@ -38,20 +40,20 @@ def test_closed_and_open_ledgers(tmp_path: Path) -> None:
         empty = await at_b1(client, 4, 2, 2)
         await empty.close()
         with pytest.raises(BookieExistsError):
-            await mended(client, "b1")
+            await replicated(client, "b1")
         await made.lose("b1")
         before = [await client.metadata(ledger_id) async for ledger_id in client.ledgers()]
-        found = await mended(client, "b1", dry_run=True)
+        found = await replicated(client, "b1", dry_run=True)
         assert [(one.ledger_id, one.outcome, one.closed) for one in found] == [
-            (closed.ledger_id, Outcome.LACKING, False),
-            (left.ledger_id, Outcome.LACKING, True),
+            (closed.ledger_id, Outcome.UNDER_REPLICATED, False),
+            (left.ledger_id, Outcome.UNDER_REPLICATED, True),
         ]
         assert found[0].fragments == 1
         assert [await client.metadata(ledger_id) async for ledger_id in client.ledgers()] == before
-        found = await mended(client, "b1")
+        found = await replicated(client, "b1")
         assert [(one.ledger_id, one.outcome, one.closed) for one in found] == [
-            (closed.ledger_id, Outcome.MENDED, False),
-            (left.ledger_id, Outcome.MENDED, True),
+            (closed.ledger_id, Outcome.REPLICATED, False),
+            (left.ledger_id, Outcome.REPLICATED, True),
         ]
         assert found[0].copied_bytes > sum(map(len, PAYLOADS))
         for ledger_id in (closed.ledger_id, left.ledger_id):
@@ -59,7 +61,7 @@ def test_closed_and_open_ledgers(tmp_path: Path) -> None:
             assert "b1" not in await made.names(ledger_id)
             reader = await client.open(ledger_id, b"pw")
             assert [entry.payload async for entry in reader.read()] == PAYLOADS
-        assert await mended(client, "b1") == []
+        assert await replicated(client, "b1") == []
 
     play(tmp_path, scenario, bookies=5)
 
@@ -70,8 +72,8 @@ def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[0].ensemble[1]
         await made.lose(lost)
-        (found,) = await mended(client, lost)
-        assert (found.outcome, found.closed) == (Outcome.MENDED, True)
+        (found,) = await replicated(client, lost)
+        assert (found.outcome, found.closed) == (Outcome.REPLICATED, True)
         with pytest.raises(LedgerFencedError):
             await writer.add(b"late")
         await writer.abandon()
@@ -81,15 +83,15 @@ def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_without_another_bookie_it_fails_and_says_so(tmp_path: Path) -> None:
+def test_without_another_bookie_it_fails_with_the_reason(tmp_path: Path) -> None:
     async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         await writer.close()
         await made.lose("b2")
-        (found,) = await mended(client, "b2")
+        (found,) = await replicated(client, "b2")
         assert (found.outcome, found.fragments, found.copied_bytes) == (Outcome.FAILED, 1, 0)
         assert "bookies" in found.problem
-        assert "b2" in await made.names(writer.ledger_id), "nothing is named that has no copies"
+        assert "b2" in await made.names(writer.ledger_id), "only bookies with replicas are named"
 
     play(tmp_path, scenario, bookies=3)

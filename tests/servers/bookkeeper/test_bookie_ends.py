@@ -41,20 +41,20 @@ class BrokenStore(SqliteStore):
 
 
 class StuckStore(SqliteStore):
-    """A store that does not answer, and says so only when it is given up."""
+    """A store that does not answer, and raises only when it is cancelled."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.stuck, self.asked = False, asyncio.Event()
+        self.stuck, self.called = False, asyncio.Event()
 
     async def create(self, *arguments: Any, **options: Any) -> str:
         if self.stuck:
-            await no_answer(self.asked)
+            await no_answer(self.called)
         return await super().create(*arguments, **options)
 
 
-async def no_answer(asked: asyncio.Event) -> None:
-    asked.set()
+async def no_answer(called: asyncio.Event) -> None:
+    called.set()
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -91,7 +91,7 @@ def test_a_bookie_leaves_though_its_registration_fails(tmp_path: Path) -> None:
         await bookie.register("127.0.0.1", 3181, read_only=False)
         store.stuck = True
         changing = asyncio.create_task(bookie.set_read_only(True))
-        await store.asked.wait()
+        await store.called.wait()
         changing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(changing, ENDS_S)
@@ -121,24 +121,24 @@ def beside(bookies: IdleBookies) -> BookiesWithAutoRecovery:
     )
 
 
-def test_autorecovery_that_cannot_start_does_not_begin_anew_at_the_end(
+def test_autorecovery_that_cannot_start_does_not_restart_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def play() -> None:
-        asked = asyncio.Event()
+        called = asyncio.Event()
 
         async def start(_self: AutoRecovery) -> None:
-            await no_answer(asked)
+            await no_answer(called)
 
         monkeypatch.setattr(service.AutoRecovery, "start", start)
         monkeypatch.setattr(in_bookie, "CLOSE_S", ENDS_S)
         bookies = IdleBookies()
         both = beside(bookies)
         await both.start()
-        await asked.wait()
+        await called.wait()
         await both.close()
-        assert both._beside is not None
-        assert both._beside.cancelled()
+        assert both._autorecovery is not None
+        assert both._autorecovery.cancelled()
         assert bookies.is_closed
 
     asyncio.run(play())
@@ -146,10 +146,10 @@ def test_autorecovery_that_cannot_start_does_not_begin_anew_at_the_end(
 
 def test_bookies_end_though_autorecovery_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
-        asked, answer = asyncio.Event(), asyncio.Event()
+        called, answer = asyncio.Event(), asyncio.Event()
 
         async def start(_self: AutoRecovery) -> None:
-            asked.set()
+            called.set()
             while not answer.is_set():
                 try:
                     await answer.wait()
@@ -161,7 +161,7 @@ def test_bookies_end_though_autorecovery_does_not(monkeypatch: pytest.MonkeyPatc
         bookies = IdleBookies()
         both = beside(bookies)
         await both.start()
-        await asked.wait()
+        await called.wait()
         await both.close()
         assert bookies.is_closed
         answer.set()

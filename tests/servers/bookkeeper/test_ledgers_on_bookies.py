@@ -13,7 +13,7 @@ from pyledger.config.bookie import BookieConfig
 from pyledger.errors import EntryReadError, LedgerFencedError, LedgerRecoveryError
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.protocol.bookkeeper.messages import AddRequest, Status
-from pyledger.servers.autorecovery.recover_bookies import Outcome, mend_ledgers_of
+from pyledger.servers.autorecovery.recover_bookies import Outcome, replicate_ledgers_of
 from pyledger.servers.bookkeeper.server import BookieServer
 from pyledger.store.bookkeeper.folder import BookiePaths
 from pyledger.wire.bookkeeper import version2
@@ -219,8 +219,8 @@ def test_entries_that_only_fit_into_the_frames_of_version_2(tmp_path: Path) -> N
                 await everywhere.add(b"x")
             await client.delete(everywhere.ledger_id)
             await machines.end(ensemble[0])
-            [done] = [one async for one in mend_ledgers_of(client, [ensemble[0]])]
-            assert (done.outcome, done.problem) == (Outcome.MENDED, "")
+            [done] = [one async for one in replicate_ledgers_of(client, [ensemble[0]])]
+            assert (done.outcome, done.problem) == (Outcome.REPLICATED, "")
             assert done.copied_bytes > 2 * len(payload)
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""`pyledger autorecovery`: makes the copies again that a cluster of bookies lost."""
+"""`pyledger autorecovery`: re-replicates what a cluster of bookies lost."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ Examples:
 
 @click.group("autorecovery", epilog=EXAMPLES)
 def command() -> None:
-    """Find ledgers that lost copies with a bookie, and make the copies again."""
+    """Find ledgers that lost replicas with a bookie, and re-replicate them."""
 
 
 @command.command("serve")
@@ -37,7 +37,7 @@ def command() -> None:
 def serve_command(metadata: str, name: str, config_path: Path | None, log_level: str) -> None:
     """Run a candidate for auditor and a replication worker until SIGTERM or SIGINT.
 
-    Prints `READY autorecovery NAME` once it is at work. Bookies of ours do the same unless
+    Prints `READY autorecovery NAME` once it is running. Our bookies do the same unless
     `auto_recovery_daemon_enabled` is off.
     """
     begin_start()
@@ -56,15 +56,15 @@ def serve_command(metadata: str, name: str, config_path: Path | None, log_level:
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(BookkeeperConfig, "bookkeeper")
     tls = file.load(TlsConfig, "tls")
     log_ignored(file.ignored(FIXED), "autorecovery")
-    told = name or f"{socket.gethostname()}:{os.getpid()}"
-    serve("autorecovery", lambda: AutoRecovery(metadata, told, config=config, client=client, tls=tls))
+    name = name or f"{socket.gethostname()}:{os.getpid()}"
+    serve("autorecovery", lambda: AutoRecovery(metadata, name, config=config, client=client, tls=tls))
 
 
 @command.command("enable")
 @metadata_option
 @json_option
 def enable(metadata: str, as_json: bool) -> None:
-    """Let copies be made again, in the whole cluster."""
+    """Resume re-replication in the whole cluster."""
     _switch(metadata, as_json, enabled=True)
 
 
@@ -72,7 +72,7 @@ def enable(metadata: str, as_json: bool) -> None:
 @metadata_option
 @json_option
 def disable(metadata: str, as_json: bool) -> None:
-    """Let no copies be made, in the whole cluster: before many bookies are stopped on purpose."""
+    """Pause re-replication in the whole cluster, before many bookies are stopped on purpose."""
     _switch(metadata, as_json, enabled=False)
 
 
@@ -92,9 +92,9 @@ def _switch(metadata: str, as_json: bool, *, enabled: bool) -> None:
 @click.argument("seconds", required=False, type=Number(most=INT32_MAX))
 @json_option
 def delay(metadata: str, seconds: int | None, as_json: bool) -> None:
-    """How long a single bookie that is lost is waited for; SECONDS changes it.
+    """Print how long the auditor waits for a single lost bookie; SECONDS changes it.
 
-    Setting it to what it is lets the auditor act on lost bookies at once.
+    Setting it to its current value makes the auditor act on lost bookies at once.
     """
 
     async def work() -> int:
@@ -113,13 +113,13 @@ def delay(metadata: str, seconds: int | None, as_json: bool) -> None:
 
 @command.command("decommission")
 @metadata_option
-@click.option("--forget", is_flag=True, help="Delete its cookie at the end: it never comes back.")
+@click.option("--forget", is_flag=True, help="Delete its cookie at the end: it cannot return.")
 @click.argument("bookie_id", metavar="BOOKIE")
 @json_option
 def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: bool) -> None:
-    """Copy all ledgers of BOOKIE, which was stopped, to others, and wait for the end of it.
+    """Re-replicate all ledgers of BOOKIE, which was stopped, and wait for the end.
 
-    The copies are made by autorecovery, which has to run somewhere in the cluster.
+    Autorecovery does the copying, so it has to run somewhere in the cluster.
     """
     from pyledger.errors import NoNodeError
 
@@ -128,13 +128,13 @@ def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: b
         from pyledger.servers.autorecovery.decommission import decommission
 
         async with client_of(metadata) as client:
-            return await decommission(client, bookie_id, forget=forget, told=_tell_left)
+            return await decommission(client, bookie_id, forget=forget, on_progress=_print_left)
 
     try:
         done = run_client(work())
     except NoNodeError:
         raise click.BadParameter(f"there is no bookie {bookie_id!r}", param_hint="BOOKIE") from None
-    state = "forgotten" if forget else "not needed any more"
+    state = "forgotten" if forget else "no longer needed"
     report(
         f"{counted(done, 'ledger')} copied; {bookie_id} is {state}",
         {"bookieId": bookie_id, "ledgers": done, "forgotten": forget},
@@ -142,5 +142,5 @@ def decommission_command(metadata: str, forget: bool, bookie_id: str, as_json: b
     )
 
 
-def _tell_left(count: int) -> None:
+def _print_left(count: int) -> None:
     print_status(f"{counted(count, 'ledger')} left")

@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS = 200
 
 @click.group("bookie", epilog=EXAMPLES)
 def command() -> None:
-    """Bookies: run one, or read and check the entries that one keeps."""
+    """Run a bookie, or read and check its entries."""
 
 
 command.add_command(serve_command)
@@ -36,7 +36,7 @@ folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, requi
 @command.command("dump")
 @folder_argument
 @click.option("--ledger", "ledger_ids", multiple=True, type=Number(), help="Only this ledger.")
-@click.option("--limit", type=Number(), help="At most so many entries.")
+@click.option("--limit", type=Number(), help="Maximum number of entries.")
 @click.option(
     "--body", is_flag=True, help="With --json: the payload too, as text where it is UTF-8, else base64."
 )
@@ -44,10 +44,10 @@ folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, requi
 def dump(
     folders: tuple[str, ...], ledger_ids: tuple[int, ...], limit: int | None, body: bool, as_json: bool
 ) -> None:
-    """Print the entries that the bookie of FOLDER would serve after a restart. Changes no byte of it.
+    """Print the entries that the bookie of FOLDER would serve after a restart. Changes nothing.
 
-    FOLDER holds the folders of its journals and its ledgers; give several where they are apart. Where the
-    index is RocksDB, as with Pulsar, entries of ledgers that were deleted lately are among them.
+    FOLDER holds the folders of its journals and its ledgers; give several if they are separate. With an index
+    in RocksDB, as Pulsar has it, the output may contain entries of recently deleted ledgers.
     """
     require_protobuf()
     from pyledger.store.bookkeeper.reader import BookieReader
@@ -76,7 +76,7 @@ def dump(
 def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
     """Check journals, entry logs and indexes of FOLDER against each other, and the digests of all entries.
 
-    Exit 0 when it is sound, 1 when there are problems. Notes are no problems.
+    Exit 0 if FOLDER is valid, 1 if there are problems. Notes are not problems.
     """
     require_protobuf()
     from pyledger.store.bookkeeper.verify import BookieCheck
@@ -99,7 +99,7 @@ def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
 
 
 def entry_fields(held: Any) -> tuple[dict[str, Any], bytes | None]:
-    """An entry as JSON fields, and its payload where its digest tells how long it is."""
+    """Return the JSON fields of an entry, and its payload if its digest is known."""
     from pyledger.wire.bookkeeper.entry import HEADER, digest_found
 
     digest = digest_found(held.entry)

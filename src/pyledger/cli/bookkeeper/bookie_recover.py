@@ -1,4 +1,4 @@
-"""`pyledger bookie recover`: copies of entries that were lost with a bookie."""
+"""`pyledger bookie recover`: re-replicates the ledgers of lost bookies."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ Examples:
 
 @click.command("recover", epilog=EXAMPLES)
 @metadata_option
-@click.option("--dry-run", is_flag=True, help="Tell what lacks copies, and change nothing.")
-@click.option("--forget", is_flag=True, help="Then delete their cookies: they never come back.")
+@click.option("--dry-run", is_flag=True, help="Only report under-replicated ledgers.")
+@click.option("--forget", is_flag=True, help="Delete their cookies at the end: they cannot return.")
 @click.argument("bookie_ids", metavar="BOOKIE...", nargs=-1, required=True)
 @json_option
 @click.pass_context
@@ -32,15 +32,16 @@ def command(
     bookie_ids: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make every ledger whole again that has copies at BOOKIEs, which are lost. Needs no autorecovery.
+    """Re-replicate every ledger that has replicas on BOOKIEs, which are lost. Needs no autorecovery.
 
-    A ledger whose writer adds to such a bookie is fenced and closed. Exit 1 when a ledger still lacks copies.
+    A ledger whose writer adds to such a bookie is fenced and closed. Exit 1 if a ledger is still
+    under-replicated.
     """
     if dry_run and forget:
         raise click.UsageError("--dry-run changes nothing, so it cannot --forget")
 
     async def work() -> dict[str, int]:
-        from pyledger.servers.autorecovery.recover_bookies import Outcome, mend_ledgers_of
+        from pyledger.servers.autorecovery.recover_bookies import Outcome, replicate_ledgers_of
 
         counts = {one.value: 0 for one in Outcome}
         async with client_of(metadata) as client:
@@ -48,7 +49,7 @@ def command(
             for bookie_id in bookie_ids:
                 if bookie_id not in known:
                     raise click.BadParameter(f"there is no bookie {bookie_id!r}", param_hint="BOOKIE")
-            async for one in mend_ledgers_of(client, bookie_ids, dry_run=dry_run):
+            async for one in replicate_ledgers_of(client, bookie_ids, dry_run=dry_run):
                 counts[one.outcome.value] += 1
                 _print(one, as_json)
             if forget and not counts["failed"]:
@@ -61,23 +62,27 @@ def command(
     if as_json:
         emit({"kind": "summary", **counts, "forgotten": forgotten})
     else:
-        print_status(f"{counted(sum(counts.values()), 'ledger')} with copies there; {_told(counts)}")
+        print_status(f"{counted(sum(counts.values()), 'ledger')} with replicas there; {_summary(counts)}")
         if forgotten:
             print_status(f"forgotten: {' '.join(bookie_ids)}")
-    if counts["failed"] or counts["lacking"]:
+    if counts["failed"] or counts["underReplicated"]:
         ctx.exit(EXIT_PROBLEM)
 
 
-def _told(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing to do"
+def _summary(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {_text(name)}" for name, count in counts.items() if count) or "nothing to do"
+
+
+def _text(outcome: str) -> str:
+    return "under-replicated" if outcome == "underReplicated" else outcome
 
 
 def _print(one: Any, as_json: bool) -> None:
     if as_json:
-        told = {"ledgerId": one.ledger_id, "outcome": one.outcome.value, "fragments": one.fragments}
+        fields = {"ledgerId": one.ledger_id, "outcome": one.outcome.value, "fragments": one.fragments}
         done = {"closed": one.closed, "copiedBytes": one.copied_bytes, "problem": one.problem or None}
-        emit_done({"kind": "ledger", **told, **done})
+        emit_done({"kind": "ledger", **fields, **done})
         return
     facts = f"{counted(one.fragments, 'fragment')}, {one.copied_bytes:,} bytes" if one.fragments else ""
     end = " closed" if one.closed else ""
-    write_done(f"{one.ledger_id} {one.outcome.value}{end} {one.problem or facts}".rstrip())
+    write_done(f"{one.ledger_id} {_text(one.outcome.value)}{end} {one.problem or facts}".rstrip())

@@ -38,7 +38,7 @@ _OF_ONE_BOOKIE = {
     "journal_directories",
     "ledger_directories",
 }
-"""Settings that bookies of `--dev` do not take: they are in FOLDER, on free ports of loopback."""
+"""Settings that `--dev` ignores: its bookies are in FOLDER, on free ports of loopback."""
 
 
 @click.command("serve", epilog=EXAMPLES)
@@ -81,10 +81,10 @@ def command(
 ) -> None:
     """Run a bookie until SIGTERM or SIGINT. Prints `READY bookie HOST:PORT` once it answers.
 
-    FOLDER is made where it is missing; it can be left out where journals and ledgers have folders of their
-    own, by options or by a `bk_server.conf`. Clients of BookKeeper find the bookie through `--metadata`. With
-    `--dev N` there are N bookies on free ports of loopback and a cluster in FOLDER/metadata.db, where FOLDER
-    is `pyledger-bookies` unless given; the line is then `READY bookies sqlite:FILE`, the address for clients.
+    FOLDER is created if it is missing; it can be omitted if options or a `bk_server.conf` name the folders of
+    journals and ledgers. Clients of BookKeeper find the bookie through `--metadata`. `--dev N` runs N bookies
+    on free ports of loopback and a cluster in FOLDER/metadata.db, where FOLDER is `pyledger-bookies` by
+    default; the line is then `READY bookies sqlite:FILE`, the address for clients.
     """
     begin_start()
     if count is not None and metadata is not None:
@@ -104,12 +104,12 @@ def command(
     log_to_stderr(log_level)
     file = ConfigFile(config_path)
     config, tls = file.load(BookieConfig, "bookie"), file.load(TlsConfig, "tls")
-    beside = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
+    add_autorecovery = _with_autorecovery(file, tls, enabled=config.auto_recovery_daemon_enabled)
     ignored = file.ignored(FIXED)
     if count is not None:
         log_ignored((*ignored, *_of_one_bookie(config)), "bookie")
         group = AsyncLocalBookies(folder or DEV_FOLDER, count, config=config, tls=tls)
-        serve("bookies", lambda: beside(group, group.address, "bookies"))
+        serve("bookies", lambda: add_autorecovery(group, group.address, "bookies"))
         return
     log_ignored(ignored, "bookie")
     cluster = metadata or config.cluster_address
@@ -129,13 +129,13 @@ def command(
             bookie_id=name,
             advertised_host=advertised,
         )
-        return beside(made, cluster, name or f"{advertised or host}:{port}")
+        return add_autorecovery(made, cluster, name or f"{advertised or host}:{port}")
 
     serve("bookie", bookie)
 
 
 def _of_one_bookie(config: Any) -> list[str]:
-    """Settings that are given and that `--dev` does not take."""
+    """Return the given settings that `--dev` ignores."""
     from pyledger.config.fields import settings_of
 
     return [
@@ -146,7 +146,7 @@ def _of_one_bookie(config: Any) -> list[str]:
 
 
 def _paths(folder: Path | None, config: Any, journals: tuple[str, ...], ledgers: tuple[str, ...]) -> Any:
-    """Where the bookie keeps what: as the command says, else as the settings say, else below its folder."""
+    """Return the folders of the bookie: from the options, else the settings, else below its folder."""
     from pyledger.store.bookkeeper.folder import BookiePaths
 
     journals = journals or _listed(config.journal_directories)
@@ -166,16 +166,16 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _with_autorecovery(file: Any, tls: Any, *, enabled: bool) -> Callable[[Any, str, str], Any]:
-    """What puts autorecovery beside bookies: given them, the address of their cluster and a name."""
+    """Return a function that adds autorecovery to bookies, given their cluster's address and a name."""
     from pyledger.config.autorecovery import AutoRecoveryConfig
     from pyledger.config.bookkeeper_client import BookkeeperConfig
     from pyledger.servers.autorecovery.in_bookie import BookiesWithAutoRecovery
 
     config, client = file.load(AutoRecoveryConfig, "autorecovery"), file.load(BookkeeperConfig, "bookkeeper")
 
-    def beside(bookies: Any, metadata: str, name: str) -> Any:
+    def add_autorecovery(bookies: Any, metadata: str, name: str) -> Any:
         if not enabled:
             return bookies
         return BookiesWithAutoRecovery(bookies, metadata, name, config, client, tls)
 
-    return beside
+    return add_autorecovery

@@ -29,26 +29,26 @@ password_option = click.option(
 ledger_argument = click.argument("ledger_id", metavar="LEDGER", type=Number())
 QUORUM_OPTIONS = (
     click.option("--ensemble", default=3, show_default=True, type=Number(1), help="Bookies to spread over."),
-    click.option("--write-quorum", default=2, show_default=True, type=Number(1), help="Copies of an entry."),
+    click.option("--write-quorum", default=2, show_default=True, type=Number(1), help="Replicas per entry."),
     click.option(
         "--ack-quorum",
         default=2,
         show_default=True,
         type=Number(1),
-        help="Copies on disk when an entry is confirmed.",
+        help="Replicas on disk before an entry is confirmed.",
     ),
     click.option(
         "--digest",
         default="CRC32C",
         show_default=True,
         type=click.Choice(["CRC32", "CRC32C", "HMAC", "DUMMY"]),
-        help="How entries are guarded.",
+        help="Checksum of the entries.",
     ),
 )
 
 
 def quorum_options(function: F) -> F:
-    """Add the options that say what a new ledger is like."""
+    """Add the options for the quorums and the digest of a new ledger."""
     for option in reversed(QUORUM_OPTIONS):
         function = option(function)
     return function
@@ -64,7 +64,7 @@ for _one in COPIES_COMMANDS:
 
 
 async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: str, **options: Any) -> Any:
-    """A new ledger, open for writing."""
+    """Create a ledger, open for writing."""
     from pyledger.protocol.bookkeeper.entry import DigestType
 
     names = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
@@ -77,7 +77,7 @@ async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: 
 @quorum_options
 @password_option
 @click.option("--custom", multiple=True, metavar="KEY=VALUE", help="The application's own metadata.")
-@click.option("--id", "ledger_id", type=Number(), help="Instead of one that is chosen.")
+@click.option("--id", "ledger_id", type=Number(), help="Id of the ledger.  [default: the next free one]")
 @json_option
 def create(
     metadata: str,
@@ -90,7 +90,7 @@ def create(
     ledger_id: int | None,
     as_json: bool,
 ) -> None:
-    """Make an empty ledger, and close it. To fill one use `write`: a ledger has one writer in its life."""
+    """Create an empty ledger, and close it. To fill one use `write`: a ledger has a single writer."""
     pairs = {key: value.encode() for key, _, value in (one.partition("=") for one in custom)}
 
     async def work() -> None:
@@ -106,7 +106,7 @@ def create(
 @metadata_option
 @quorum_options
 @password_option
-@click.option("--no-close", is_flag=True, help="Leave the ledger open, as a writer that was killed does.")
+@click.option("--no-close", is_flag=True, help="Leave the ledger open, like a writer that was killed.")
 @click.argument("bodies", nargs=-1)
 @json_option
 def write(
@@ -120,7 +120,7 @@ def write(
     bodies: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make a ledger, add BODIES or the lines of stdin to it, each as one entry, and close it."""
+    """Create a ledger, add each of BODIES or each line of stdin as an entry, and close it."""
 
     async def work() -> None:
         lines = (body.encode() for body in bodies) if bodies else _stdin_lines()
@@ -149,9 +149,7 @@ def _stdin_lines() -> Any:
 @password_option
 @click.option("--from", "first", default=0, type=Number(), help="First entry.")
 @click.option("--to", "last", type=Number(), help="Last entry.")
-@click.option(
-    "--unconfirmed", is_flag=True, help="With --to: entries that may be gone after a recovery, too."
-)
+@click.option("--unconfirmed", is_flag=True, help="With --to: also entries that a recovery may remove.")
 @ledger_argument
 @json_option
 def read(
@@ -163,7 +161,7 @@ def read(
     ledger_id: int,
     as_json: bool,
 ) -> None:
-    """Print the entries of LEDGER. Its writer is left alone: see `recover`."""
+    """Print the entries of LEDGER. Does not affect its writer; see `recover`."""
 
     async def work() -> None:
         async with client_of(metadata) as client:
@@ -199,7 +197,7 @@ def tail(metadata: str, password: str, first: int, ledger_id: int, as_json: bool
 @metadata_option
 @json_option
 def list_ledgers(metadata: str, as_json: bool) -> None:
-    """All ledgers, with their states."""
+    """List all ledgers with their states."""
 
     async def work() -> None:
         from pyledger.errors import NoSuchLedgerError
@@ -209,7 +207,7 @@ def list_ledgers(metadata: str, as_json: bool) -> None:
                 try:
                     found = await client.metadata(ledger_id)
                 except NoSuchLedgerError:
-                    continue  # deleted meanwhile
+                    continue  # deleted in the meantime
                 print_metadata(ledger_id, found, as_json)
 
     run_client(work())
@@ -220,7 +218,7 @@ def list_ledgers(metadata: str, as_json: bool) -> None:
 @ledger_argument
 @json_option
 def info(metadata: str, ledger_id: int, as_json: bool) -> None:
-    """The metadata of LEDGER."""
+    """Print the metadata of LEDGER."""
 
     async def work() -> Any:
         async with client_of(metadata) as client:
@@ -240,7 +238,7 @@ def info(metadata: str, ledger_id: int, as_json: bool) -> None:
 @ledger_argument
 @json_option
 def recover(metadata: str, password: str, ledger_id: int, as_json: bool) -> None:
-    """End LEDGER: fence its writer off, find its last entry, copy what may have been confirmed, close it."""
+    """Recover LEDGER: fence its writer, find its last entry, copy what may be confirmed, and close it."""
 
     async def work() -> None:
         async with client_of(metadata) as client:
@@ -256,7 +254,7 @@ def recover(metadata: str, password: str, ledger_id: int, as_json: bool) -> None
 @ledger_argument
 @json_option
 def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
-    """Delete LEDGER. Bookies give its room back at their next collection."""
+    """Delete LEDGER. Bookies free its space at their next garbage collection."""
     if not yes:
         confirm(f"Delete ledger {ledger_id}?")
 
@@ -275,7 +273,7 @@ def delete(metadata: str, yes: bool, ledger_id: int, as_json: bool) -> None:
 @metadata_option
 @quorum_options
 @click.option("--size", default=256, show_default=True, type=Number(), help="Bytes of an entry.")
-@click.option("--in-flight", default=1000, show_default=True, type=Number(1), help="Adds at once.")
+@click.option("--in-flight", default=1000, show_default=True, type=Number(1), help="Adds in flight.")
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="How long.")
 @json_option
 def bench(
@@ -289,7 +287,7 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure adds of so many bytes to a ledger of its own, and reading it; it is deleted at the end."""
+    """Measure adds of SIZE bytes to a temporary ledger, and reads; the ledger is deleted at the end."""
     from pyledger.cli.bookkeeper.ledger_bench import measure
 
     async def work() -> dict[str, Any]:
@@ -310,11 +308,11 @@ def bench(
         )
 
 
-# --- how things look
+# --- output
 
 
 def print_entry(entry: Any, as_json: bool) -> None:
-    """One entry, as JSON or as a line."""
+    """Print one entry, as JSON or as a line."""
     if as_json:
         fields = {"ledgerId": entry.ledger_id, "entryId": entry.entry_id, "lac": entry.last_add_confirmed}
         size = {"length": entry.length, "payloadSize": len(entry.payload)}
@@ -326,7 +324,7 @@ def print_entry(entry: Any, as_json: bool) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A field of metadata, for people."""
+    """Return a field of metadata as readable text."""
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_shown(one)}" for name, one in value.items())
     if isinstance(value, list):
@@ -335,7 +333,7 @@ def _shown(value: Any) -> str:
 
 
 def metadata_fields(ledger_id: int, found: Any) -> dict[str, Any]:
-    """Metadata as JSON fields; the password is not among them."""
+    """Return metadata as JSON fields, without the password."""
     return {
         "ledgerId": ledger_id,
         "state": found.state.name,
@@ -353,7 +351,7 @@ def metadata_fields(ledger_id: int, found: Any) -> dict[str, Any]:
 
 
 def print_metadata(ledger_id: int, found: Any, as_json: bool) -> None:
-    """Metadata of one ledger, as JSON or as a line."""
+    """Print the metadata of one ledger, as JSON or as a line."""
     if as_json:
         emit(metadata_fields(ledger_id, found))
         return

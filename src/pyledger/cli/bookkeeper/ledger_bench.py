@@ -1,4 +1,4 @@
-"""What `pyledger ledger bench` measures."""
+"""The measurement of `pyledger ledger bench`."""
 
 import asyncio
 import time
@@ -7,14 +7,14 @@ from typing import Any
 
 
 async def measure(client: Any, writer: Any, payload: bytes, in_flight: int, seconds: float) -> dict[str, Any]:
-    """Add for a while, close, read all of it.
+    """Add for some time, close the ledger, and read all of it.
 
     Args:
-        client: Started.
-        writer: Of an empty ledger; closed at the end.
-        payload: Of every entry.
-        in_flight: Adds at once.
-        seconds: How long.
+        client: A started client.
+        writer: Writer of an empty ledger; closed at the end.
+        payload: The payload of every entry.
+        in_flight: Adds in flight.
+        seconds: How long to add.
     """
     waits: list[float] = []
 

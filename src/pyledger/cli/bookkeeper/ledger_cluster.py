@@ -1,4 +1,4 @@
-"""What `pyledger cluster` says of a cluster of bookies."""
+"""`pyledger cluster` for a cluster of bookies."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from pyledger.cli.bookkeeper.options import require_protobuf
 
 
 def is_metadata(address: str) -> bool:
-    """Whether an address is that of a metadata store, not of a broker."""
+    """Return whether an address is that of a metadata store, not of a broker."""
     return address.startswith(("sqlite:", "zk:", "zk+"))
 
 
 async def format_cluster(address: str) -> bool:
-    """Make an empty cluster; False when there is one."""
+    """Create an empty cluster; return False if there is one already."""
     require_protobuf()
     from pyledger.metadata.cluster import locate
 
@@ -20,7 +20,7 @@ async def format_cluster(address: str) -> bool:
 
 
 async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
-    """All bookies that are known, with how many ledgers lack copies there; how many do in all."""
+    """Return a row for each known bookie, and the number of under-replicated ledgers."""
     require_protobuf()
     import asyncio
     from collections import Counter
@@ -30,16 +30,16 @@ async def bookie_rows(address: str) -> tuple[list[dict[str, Any]], int]:
     async with AsyncLedgerClient(address) as client:
         found = await client.bookies()
         names = sorted({*found.writable, *found.read_only, *await client.cluster.bookies.known()})
-        marks, lacking = client.cluster.marks, Counter[str]()
+        marks, under_replicated = client.cluster.marks, Counter[str]()
         marked = [mark async for one in marks.ids() if (mark := await marks.get(one)) is not None]
         for mark in marked:
-            lacking.update(set(mark.replicas))
-        # A bookie that hangs is waited for; so all are asked at once.
-        rows = await asyncio.gather(*(_row(client, found, name, lacking[name]) for name in names))
+            under_replicated.update(set(mark.replicas))
+        # Concurrently, because a bookie that hangs answers only at its timeout.
+        rows = await asyncio.gather(*(_row(client, found, name, under_replicated[name]) for name in names))
         return list(rows), len(marked)
 
 
-async def _row(client: Any, found: Any, name: str, lacking: int) -> dict[str, Any]:
+async def _row(client: Any, found: Any, name: str, under_replicated: int) -> dict[str, Any]:
     state = "writable" if name in found.writable else "readOnly" if name in found.read_only else "lost"
     where = found.address(name)
     disk = await client.disk_of(name) if state != "lost" else None
@@ -49,5 +49,5 @@ async def _row(client: Any, found: Any, name: str, lacking: int) -> dict[str, An
         "address": None if where is None else f"{where[0]}:{where[1]}",
         "diskBytes": None if disk is None else disk[0],
         "diskFreeBytes": None if disk is None else disk[1],
-        "ledgersLacking": lacking,
+        "underReplicatedLedgers": under_replicated,
     }

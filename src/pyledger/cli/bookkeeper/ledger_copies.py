@@ -1,4 +1,4 @@
-"""`pyledger ledger check`, `under-replicated`, `whoami`: copies that are missing, and who makes them."""
+"""`pyledger ledger check`, `under-replicated`, `whoami`: missing replicas, and the auditor."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from pyledger.errors import EXIT_PROBLEM
 
 @click.command("check")
 @metadata_option
-@click.option("--every-entry", is_flag=True, help="Read all entries, not the ends of each fragment alone.")
-@click.option("--mark", is_flag=True, help="Mark what lacks copies, so that autorecovery makes them.")
+@click.option("--every-entry", is_flag=True, help="Read all entries, not only the ends of each fragment.")
+@click.option("--mark", is_flag=True, help="Mark under-replicated ledgers for autorecovery.")
 @click.argument("ledger_ids", metavar="[LEDGER]...", nargs=-1, type=Number())
 @json_option
 @click.pass_context
@@ -26,15 +26,15 @@ def check(
     ledger_ids: tuple[int, ...],
     as_json: bool,
 ) -> None:
-    """Ask bookies for the copies that they should have, of LEDGERs or of all.
+    """Read from bookies the replicas that they should have, of LEDGERs or of all ledgers.
 
-    Exit 1 when some are missing or damaged.
+    Exit 1 if some are missing or damaged.
     """
 
     async def work() -> tuple[int, int]:
         from pyledger.errors import NoSuchLedgerError
 
-        checked = lacking = 0
+        checked = under_replicated = 0
         async with client_of(metadata) as client:
             repairs = client.repairs()
             ids = list(ledger_ids) or [one async for one in client.ledgers()]
@@ -44,52 +44,54 @@ def check(
                 except NoSuchLedgerError:
                     if ledger_ids:
                         raise
-                    continue  # deleted meanwhile
+                    continue  # deleted in the meantime
                 checked += 1
-                lacking += bool(found.missing_replicas)
-                for lack in found.missing_replicas:
-                    _print_lack(ledger_id, lack, as_json)
+                under_replicated += bool(found.missing_replicas)
+                for one in found.missing_replicas:
+                    _print_missing(ledger_id, one, as_json)
                 if mark and found.missing_replicas:
                     await _mark(client, ledger_id, found.missing_replicas, every_entry)
-        return checked, lacking
+        return checked, under_replicated
 
-    checked, lacking = run_client(work())
+    checked, under_replicated = run_client(work())
     if as_json:
-        emit({"kind": "summary", "ledgers": checked, "lacking": lacking})
+        emit({"kind": "summary", "ledgers": checked, "underReplicated": under_replicated})
     else:
-        state = f"{lacking} lack copies" if lacking else "no copies are missing"
+        state = f"{under_replicated} under-replicated" if under_replicated else "no replicas are missing"
         print_status(f"{counted(checked, 'ledger')} checked; {state}")
-    if lacking:
+    if under_replicated:
         ctx.exit(EXIT_PROBLEM)
 
 
-async def _mark(client: Any, ledger_id: int, lacking: Any, every_entry: bool) -> None:
+async def _mark(client: Any, ledger_id: int, missing: Any, every_entry: bool) -> None:
     import time
 
     from pyledger.client.bookkeeper.fragment_replicator import bookies_without_replicas
     from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 
-    told = (*bookies_without_replicas(lacking), *((EVERY_ENTRY,) if every_entry else ()))
+    replicas = (*bookies_without_replicas(missing), *((EVERY_ENTRY,) if every_entry else ()))
     await client.cluster.marks.prepare()
-    await client.cluster.marks.mark(ledger_id, told, time.time_ns() // 1_000_000)
+    await client.cluster.marks.mark(ledger_id, replicas, time.time_ns() // 1_000_000)
 
 
-def _print_lack(ledger_id: int, lack: Any, as_json: bool) -> None:
-    fragment = lack.fragment
-    missing = {fragment.ensemble[place]: result.name for place, result in lack.places.items()}
+def _print_missing(ledger_id: int, found: Any, as_json: bool) -> None:
+    fragment = found.fragment
+    missing = {fragment.ensemble[index]: result.name for index, result in found.places.items()}
     if as_json:
         entries = {"firstEntryId": fragment.first_entry_id, "lastEntryId": fragment.last_entry_id}
         emit({"kind": "fragment", "ledgerId": ledger_id, **entries, "missing": missing})
         return
-    where = ", ".join(f"{bookie} ({result})" for bookie, result in missing.items())
-    write_line(f"{ledger_id} entries {fragment.first_entry_id} to {fragment.last_entry_id} lack {where}")
+    bookies = ", ".join(f"{bookie} ({result})" for bookie, result in missing.items())
+    write_line(
+        f"{ledger_id} entries {fragment.first_entry_id} to {fragment.last_entry_id} missing on {bookies}"
+    )
 
 
 @click.command("under-replicated")
 @metadata_option
 @json_option
 def under_replicated(metadata: str, as_json: bool) -> None:
-    """Ledgers that are marked because they lack copies, and since when."""
+    """List the ledgers that are marked as under-replicated, and since when."""
 
     async def work() -> list[dict[str, Any]]:
         async with client_of(metadata) as client:
@@ -106,7 +108,7 @@ def under_replicated(metadata: str, as_json: bool) -> None:
             row | {"missing": " ".join(row["missing"]), "ctime": format_time(row["ctime"])} for row in rows
         ]
     print_rows(rows, as_json)
-    print_status(f"{counted(len(rows), 'ledger')} with too few copies")
+    print_status(f"{counted(len(rows), 'ledger')} under-replicated")
 
 
 @click.command("whoami")
@@ -124,7 +126,7 @@ def whoami(metadata: str, as_json: bool) -> None:
     if as_json:
         emit({"auditor": auditor, "enabled": enabled})
     else:
-        write_line(f"{auditor or 'nobody'}{'' if enabled else ', disabled'}")
+        write_line(f"{auditor or 'no auditor'}{'' if enabled else ', disabled'}")
 
 
 COMMANDS = (check, under_replicated, whoami)

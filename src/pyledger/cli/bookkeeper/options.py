@@ -1,4 +1,4 @@
-"""What commands for ledgers share: where the cluster is, and its client."""
+"""Options and helpers that the commands for ledgers share."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ metadata_option = click.option(
 
 
 def require_protobuf() -> None:
-    """One line that says what to install, where it is missing."""
+    """Raise an error that names the missing package, if protobuf is not installed."""
     try:
         import pyledger.wire.bookkeeper.schema  # noqa: F401
     except ImportError as error:
@@ -25,7 +25,7 @@ def require_protobuf() -> None:
 
 
 def client_of(metadata: str) -> Any:
-    """A client that is not started yet."""
+    """Create a client that is not started yet."""
     require_protobuf()
     from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
     from pyledger.config.loader import load

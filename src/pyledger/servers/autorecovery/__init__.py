@@ -1,1 +1,1 @@
-"""Autorecovery: finds ledgers that lost copies with a bookie, and makes the copies again."""
+"""Autorecovery: finds ledgers that lost replicas with a bookie, and re-replicates them."""

@@ -1,7 +1,7 @@
 """The auditor: marks the ledgers of lost bookies, and checks all ledgers from time to time.
 
-Whatever it does may be done twice, or be stopped at any point: marks that are set again do no harm, and what
-was not marked is found by the next audit.
+Every step may be repeated or interrupted: setting a mark again does no harm, and the next audit finds what
+was not marked.
 
 Source: BookKeeper replication/Auditor.java, AuditorBookieCheckTask.java, AuditorCheckAllLedgersTask.java.
 """
@@ -30,26 +30,26 @@ class Auditor:
     """The one auditor of a cluster, while it is elected."""
 
     def __init__(self, client: AsyncLedgerClient, config: AutoRecoveryConfig, clock: Clock) -> None:
-        """An auditor that begins with `run`.
+        """Create an auditor; `run` starts it.
 
         Args:
-            client: Started.
-            config: How often it looks.
-            clock: Its time.
+            client: A started client.
+            config: How often it audits and checks.
+            clock: The source of its time.
         """
         self._client, self._config, self._clock = client, config, clock
         self._cluster, self._marks = client.cluster, client.cluster.marks
         self._repairs = client.repairs(config)
         self._rules = AuditRules()
         self._news = Signal()
-        self._there: tuple[str, ...] | None = None
+        self._registered: tuple[str, ...] | None = None
         self._delay_s = config.lost_bookie_recovery_delay_s
 
     async def run(self) -> None:
         """Audit until this is cancelled.
 
         Raises:
-            MetadataUnreachableError: The metadata store does not answer; begin anew later.
+            MetadataUnreachableError: The metadata store does not answer; call this again later.
         """
         await self._marks.delay_s(self._config.lost_bookie_recovery_delay_s)
         delays = self._marks.watch_delay()
@@ -61,37 +61,37 @@ class Auditor:
             tasks.create_task(self._check_regularly())
             tasks.create_task(self._act())
 
-    # --- what it learns
+    # --- input
 
     async def _follow_bookies(self) -> None:
         states = self._cluster.bookies.watch()
         async with contextlib.aclosing(states):
             async for found in states:
-                self._there = (*found.writable, *found.read_only)
-                await self._look()
+                self._registered = (*found.writable, *found.read_only)
+                await self._update_rules()
 
     async def _follow_delay(self, delays: AsyncGenerator[tuple[int, int], None]) -> None:
         async with contextlib.aclosing(delays):
             async for delay_s, _version in delays:
-                # Upstream's tools set it to what it is when they want an audit now.
+                # Upstream's tools request an audit by setting the delay to its current value.
                 forced, self._delay_s = delay_s == self._delay_s, delay_s
-                if self._there is not None:
-                    await self._look(forced=forced)
+                if self._registered is not None:
+                    await self._update_rules(forced=forced)
 
     async def _audit_regularly(self) -> None:
         while interval_s := self._config.auditor_periodic_bookie_check_interval_s:
             await self._clock.wait(interval_s * SECOND_MS)
-            await self._look(forced=True)
+            await self._update_rules(forced=True)
 
-    async def _look(self, *, forced: bool = False) -> None:
+    async def _update_rules(self, *, forced: bool = False) -> None:
         known = await self._cluster.bookies.known()
         now_ms = self._clock.now_ms()
-        self._rules.update(known, self._there or (), now_ms, self._delay_s * SECOND_MS)
+        self._rules.update(known, self._registered or (), now_ms, self._delay_s * SECOND_MS)
         if forced:
             self._rules.force(now_ms)
         self._news.give()
 
-    # --- what it does
+    # --- actions
 
     async def _act(self) -> None:
         while True:
@@ -102,7 +102,7 @@ class Auditor:
                 await self._wait_for_news(seen, left_ms)
             else:
                 await self._wait_until_enabled()
-                # Meanwhile bookies may have come back.
+                # Bookies may have returned in the meantime.
                 if lost := self._rules.due(self._clock.now_ms()):
                     await self._mark_ledgers_of(lost)
 
@@ -122,10 +122,10 @@ class Auditor:
         event(log, logging.INFO, "ledgers marked", ledgers=marked)
 
     async def mark_ledgers_of(self, lost: frozenset[str]) -> int:
-        """Mark every ledger with copies at lost bookies; how many there are."""
+        """Mark every ledger with replicas on lost bookies, and return how many there are."""
         marked = 0
 
-        async def look(ledger_id: int) -> None:
+        async def mark(ledger_id: int) -> None:
             nonlocal marked
             metadata = (await self._cluster.ledgers.get(ledger_id)).metadata
             missing = [bookie for bookie in sorted(lost) if keeps_entries(metadata, bookie)]
@@ -133,7 +133,7 @@ class Auditor:
                 await self._marks.mark(ledger_id, missing, self._clock.now_ms())
                 marked += 1
 
-        await self._each_ledger(look)
+        await self._each_ledger(mark)
         return marked
 
     # --- all ledgers
@@ -145,43 +145,44 @@ class Auditor:
                 await self._clock.wait(left_ms)
                 continue
             await self._wait_until_enabled()
-            lacking = await self.check_ledgers()
-            event(log, logging.INFO, "ledgers checked", lacking=lacking)
+            count = await self.check_ledgers()
+            event(log, logging.INFO, "ledgers checked", under_replicated=count)
             await self._marks.set_last_check_ms(self._clock.now_ms())
 
     async def check_ledgers(self) -> int:
-        """Check all ledgers by the ends of their fragments, and mark those that lack copies; how many.
+        """Check the ends of all fragments, mark under-replicated ledgers, and return how many there are.
 
-        What only a lost bookie has is left to the audit, which may wait for it.
+        Replicas that are missing only because their bookie is lost are left to the audit, which may wait for
+        the bookie.
         """
-        known, lacking = frozenset(await self._cluster.bookies.known()), 0
+        known, under_replicated = frozenset(await self._cluster.bookies.known()), 0
 
-        async def look(ledger_id: int) -> None:
-            nonlocal lacking
+        async def check(ledger_id: int) -> None:
+            nonlocal under_replicated
             found = await self._repairs.examine(ledger_id)
             missing = bookies_without_replicas(found.missing_replicas)
-            if told := [one for one in missing if one in found.there or one not in known]:
-                lacking += 1
-                await self._marks.mark(ledger_id, told, self._clock.now_ms())
+            if bookies := [one for one in missing if one in found.there or one not in known]:
+                under_replicated += 1
+                await self._marks.mark(ledger_id, bookies, self._clock.now_ms())
 
-        await self._each_ledger(look)
-        return lacking
+        await self._each_ledger(check)
+        return under_replicated
 
-    async def _each_ledger(self, look: Callable[[int], Awaitable[None]]) -> None:
-        """Do something with each ledger, with some at a time; one that fails does not hinder the others."""
-        room = asyncio.Semaphore(self._config.ledgers_checked_at_once)
+    async def _each_ledger(self, action: Callable[[int], Awaitable[None]]) -> None:
+        """Run an action for every ledger, several at a time. A failure does not stop the others."""
+        slots = asyncio.Semaphore(self._config.ledgers_checked_at_once)
 
         async def one(ledger_id: int) -> None:
             try:
-                await look(ledger_id)
+                await action(ledger_id)
             except NoSuchLedgerError:
-                pass  # deleted meanwhile
+                pass  # deleted in the meantime
             except (LedgerMetadataError, LedgerOperationError) as error:
                 event(log, logging.WARNING, "ledger not examined", ledger=ledger_id, problem=error)
             finally:
-                room.release()
+                slots.release()
 
         async with asyncio.TaskGroup() as tasks:
             async for ledger_id in self._cluster.ledgers.ids():
-                await room.acquire()
+                await slots.acquire()
                 tasks.create_task(one(ledger_id))

@@ -1,4 +1,4 @@
-"""The time of autorecovery, apart from that of its connections: hours and weeks, which tests pass at will."""
+"""The clock of autorecovery, separate from that of connections: tests skip its hours and weeks."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Wait until one of several waits is over; the others are given up."""
+    """Wait for the first of several coroutines, and cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -18,22 +18,22 @@ async def first_of(*works: Coroutine[Any, Any, None]) -> None:
 
 
 class Clock(Protocol):
-    """Tells the time, and waits."""
+    """A source of time that can also wait."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
 
     async def wait(self, time_ms: int) -> None:
-        """Wait so many milliseconds."""
+        """Wait `time_ms` milliseconds."""
 
 
 class SystemClock:
-    """The machine's own."""
+    """The clock of the machine."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     async def wait(self, time_ms: int) -> None:
-        """Wait so many milliseconds."""
+        """Wait `time_ms` milliseconds."""
         await asyncio.sleep(time_ms / 1000)

@@ -1,4 +1,4 @@
-"""Taking a bookie out of a cluster for good: its ledgers are copied to others, then it is forgotten.
+"""Decommission a bookie: re-replicate its ledgers to others, then delete its cookie.
 
 Source: BookKeeper client/BookKeeperAdmin.java (decommissionBookie).
 """
@@ -15,20 +15,20 @@ from pyledger.servers.autorecovery.clock import SystemClock
 
 
 async def decommission(
-    client: AsyncLedgerClient, bookie_id: str, *, forget: bool = False, told: Callable[[int], None]
+    client: AsyncLedgerClient, bookie_id: str, *, forget: bool = False, on_progress: Callable[[int], None]
 ) -> int:
-    """Mark all ledgers of a bookie that was stopped, and wait until others have their copies; how many.
+    """Mark all ledgers of a stopped bookie, wait until they are re-replicated, and return how many there are.
 
     Args:
-        client: Started.
-        bookie_id: Which.
-        forget: Delete its cookie then: nobody may come back under its name with the old folders.
-        told: Gets the number of ledgers that are left, at first and after each one.
+        client: A started client.
+        bookie_id: The stopped bookie.
+        forget: Delete its cookie at the end, so that the old folders cannot be used under its name again.
+        on_progress: Called with the number of ledgers left, at the start and after each one.
 
     Raises:
-        BookieExistsError: It runs.
-        AutoRecoveryDisabledError: Nobody would make the copies.
-        NoNodeError: There is no such bookie, or, without `forget`, it was forgotten and no ledger names it.
+        BookieExistsError: The bookie is running.
+        AutoRecoveryDisabledError: No worker would re-replicate the ledgers.
+        NoNodeError: There is no such bookie, or, without `forget`, it has no cookie and no ledger names it.
     """
     found = await client.bookies()
     if bookie_id in found.writable or bookie_id in found.read_only:
@@ -44,7 +44,7 @@ async def decommission(
     left = [ledger_id async for ledger_id in client.ledgers() if await _keeps(client, ledger_id, bookie_id)]
     if not left and not known:
         raise NoNodeError(bookie_id)
-    told(len(left))
+    on_progress(len(left))
     for done, ledger_id in enumerate(left, 1):
         with contextlib.suppress(NoSuchLedgerError):
             states = client.cluster.ledgers.watch(ledger_id)
@@ -52,7 +52,7 @@ async def decommission(
                 async for stored in states:
                     if not keeps_entries(stored.metadata, bookie_id):
                         break
-        told(len(left) - done)
+        on_progress(len(left) - done)
     if forget:
         await client.cluster.bookies.delete_cookie(bookie_id)
     return len(left)

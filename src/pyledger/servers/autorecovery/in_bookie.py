@@ -1,4 +1,4 @@
-"""Autorecovery inside the process of bookies: the bookies come first, and go on when it cannot."""
+"""Autorecovery in the process of bookies, which continue to serve when autorecovery fails."""
 
 import asyncio
 import contextlib
@@ -19,75 +19,75 @@ RETRY_S = 5.0
 CLOSE_S = 10.0
 
 
-class Bookies(Protocol):
-    """A bookie, or several."""
+class BookieService(Protocol):
+    """One bookie, or several."""
 
     ended: asyncio.Event
 
     @property
     def address(self) -> str:
-        """What clients are given."""
+        """The address for clients."""
 
     def start(self) -> Awaitable[None]:
-        """Begin to serve."""
+        """Start serving."""
 
     def close(self) -> Awaitable[None]:
-        """Serve no more."""
+        """Stop serving."""
 
 
 class BookiesWithAutoRecovery:
-    """Bookies that serve, and autorecovery of their cluster beside them.
+    """Bookies, and autorecovery of their cluster in the same process.
 
     Attributes:
-        ended: Set when the bookies cannot go on.
+        ended: Set when the bookies cannot continue.
     """
 
     def __init__(
         self,
-        bookies: Bookies,
+        bookies: BookieService,
         metadata: str,
         name: str,
         config: AutoRecoveryConfig,
         client: BookkeeperConfig,
         tls: TlsConfig,
     ) -> None:
-        """Begins with `start`.
+        """Create them; `start` starts them.
 
         Args:
-            bookies: Not started yet.
+            bookies: Bookies that are not started yet.
             metadata: Address of their cluster.
-            name: Told to people by votes and locks.
-            config: Of autorecovery.
-            client: How it asks bookies.
-            tls: Certificates, and whether it asks them by TLS.
+            name: Name shown in votes and locks.
+            config: Settings of autorecovery.
+            client: Settings of the client that connects to bookies.
+            tls: Certificates, and whether that client uses TLS.
         """
         self._bookies, self.ended = bookies, bookies.ended
-        self._made = metadata, name, config, client, tls
-        self._beside: asyncio.Task[None] | None = None
+        self._arguments = metadata, name, config, client, tls
+        self._autorecovery: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
-        """That of the bookies."""
+        """The address of the bookies."""
         return self._bookies.address
 
     async def start(self) -> None:
-        """Start the bookies; autorecovery follows by itself."""
+        """Start the bookies; autorecovery starts in the background."""
         await self._bookies.start()
-        self._beside = asyncio.get_running_loop().create_task(self._run())
+        self._autorecovery = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End both. Idempotent."""
-        if self._beside is not None:
-            self._beside.cancel()
-            # The bookies end whatever it waits for: who cannot reach the metadata must not be held up by it.
-            await asyncio.wait([self._beside], timeout=CLOSE_S)
+        """Stop both. Idempotent."""
+        if self._autorecovery is not None:
+            self._autorecovery.cancel()
+            # Autorecovery may hang when the metadata store is unreachable; that must not block the bookies.
+            await asyncio.wait([self._autorecovery], timeout=CLOSE_S)
         await self._bookies.close()
 
     async def _run(self) -> None:
         # Imported here, so that a bookie serves sooner.
         from pyledger.servers.autorecovery.service import AutoRecovery  # noqa: PLC0415
 
-        metadata, name, config, client, tls = self._made
+        metadata, name, config, client, tls = self._arguments
         while True:
             service = AutoRecovery(metadata, name, config=config, client=client, tls=tls)
             try:
@@ -95,7 +95,7 @@ class BookiesWithAutoRecovery:
                 await service.ended.wait()
             except PyLedgerError as error:
                 event(log, logging.WARNING, "autorecovery not started", problem=error)
-            except Exception as error:  # noqa: BLE001 - it is made anew, whatever ended it
+            except Exception as error:  # noqa: BLE001 - it is restarted after any error
                 event(log, logging.ERROR, "autorecovery ended", problem=repr(error))
             finally:
                 with contextlib.suppress(PyLedgerError):

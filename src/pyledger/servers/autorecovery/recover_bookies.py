@@ -1,7 +1,7 @@
-"""Making the ledgers of lost bookies whole again by hand: without autorecovery, and at once.
+"""Re-replicate the ledgers of lost bookies on request: immediately, and without autorecovery.
 
-Each ledger is looked at anew, so it does no harm when autorecovery mends it meanwhile: the metadata names a
-successor only while it still names the bookie that is lost.
+Autorecovery may re-replicate the same ledger at the same time: a ledger is examined again before each step,
+and its metadata names a successor only while it still names the lost bookie.
 
 Source: BookKeeper client/BookKeeperAdmin.java (recoverBookieData).
 """
@@ -25,26 +25,26 @@ from pyledger.servers.autorecovery.replication_worker import ROUNDS_MAX
 
 
 class Outcome(Enum):
-    """What became of a ledger."""
+    """The result for one ledger."""
 
     WHOLE = "whole"
-    """Nothing was missing."""
-    MENDED = "mended"
-    LACKING = "lacking"
-    """Nothing was tried."""
+    """No replica was missing."""
+    REPLICATED = "replicated"
+    UNDER_REPLICATED = "underReplicated"
+    """A dry run changed nothing."""
     FAILED = "failed"
 
 
 @dataclass(slots=True)
-class MendedLedger:
+class ReplicatedLedger:
     """One ledger of a lost bookie.
 
     Attributes:
-        ledger_id: Which.
-        outcome: What became of it.
-        fragments: So many lacked copies.
-        closed: Whether it had to be fenced and closed, or would have to be.
-        copied_bytes: What was copied.
+        ledger_id: Its id.
+        outcome: The result.
+        fragments: Number of under-replicated fragments.
+        closed: Whether it was fenced and closed; in a dry run, whether it would be.
+        copied_bytes: Bytes of the copied entries.
         problem: Why it failed.
     """
 
@@ -56,21 +56,21 @@ class MendedLedger:
     problem: str = ""
 
 
-async def mend_ledgers_of(
+async def replicate_ledgers_of(
     client: AsyncLedgerClient, bookie_ids: Collection[str], *, dry_run: bool = False
-) -> AsyncIterator[MendedLedger]:
-    """Give all ledgers their copies again that some bookies had; each ledger when it is done.
+) -> AsyncIterator[ReplicatedLedger]:
+    """Re-replicate all ledgers with replicas on some lost bookies; yield each ledger when it is done.
 
-    A ledger that nobody closed, with such a bookie where its writer adds, is fenced off and closed.
+    An open ledger whose last ensemble has such a bookie is fenced and closed.
 
     Args:
-        client: Started.
-        bookie_ids: The bookies; none of them runs.
-        dry_run: Look, and change nothing.
+        client: A started client.
+        bookie_ids: The lost bookies.
+        dry_run: Report only, and change nothing.
 
     Raises:
-        BookieExistsError: One of them runs.
-        MetadataUnreachableError: Nobody answers.
+        BookieExistsError: One of them is running.
+        MetadataUnreachableError: The metadata store does not answer.
     """
     found = await client.bookies()
     for bookie_id in bookie_ids:
@@ -81,13 +81,13 @@ async def mend_ledgers_of(
         try:
             metadata = await client.metadata(ledger_id)
             if any(keeps_entries(metadata, bookie_id) for bookie_id in bookie_ids):
-                yield await _mended(repairs, ledger_id, dry_run)
+                yield await _replicate(repairs, ledger_id, dry_run)
         except NoSuchLedgerError:
-            continue  # deleted meanwhile: it lacks nothing
+            continue  # deleted in the meantime
 
 
-async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> MendedLedger:
-    done = MendedLedger(ledger_id)
+async def _replicate(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> ReplicatedLedger:
+    done = ReplicatedLedger(ledger_id)
     try:
         for _ in range(ROUNDS_MAX):
             found = await repairs.examine(ledger_id)
@@ -97,9 +97,9 @@ async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> 
             done.fragments = max(done.fragments, len(found.missing_replicas))
             done.closed |= bool(found.left_to_writer)
             if dry_run:
-                done.outcome = Outcome.LACKING
+                done.outcome = Outcome.UNDER_REPLICATED
                 return done
-            done.outcome = Outcome.MENDED
+            done.outcome = Outcome.REPLICATED
             if step is Step.CLOSE:
                 await repairs.close_ledger(found)
                 continue
@@ -112,5 +112,5 @@ async def _mended(repairs: LedgerReplication, ledger_id: int, dry_run: bool) -> 
     except LedgerError as error:
         done.problem = str(error)
     done.outcome = Outcome.FAILED
-    done.problem = done.problem or "copies of it do not last"
+    done.problem = done.problem or "its new replicas are lost again"
     return done

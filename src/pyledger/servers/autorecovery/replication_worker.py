@@ -1,7 +1,7 @@
-"""The replication worker: takes marked ledgers, makes their copies, removes the marks.
+"""The replication worker: locks marked ledgers, re-replicates them, and removes the marks.
 
-One ledger at a time is worked on. A ledger that is left to its writer for a while, or rests after a failure,
-stays locked meanwhile, and others are taken.
+It works on one ledger at a time. A ledger that is left to its writer for a while, or waits after a failure,
+stays locked; the worker takes other ledgers in the meantime.
 
 Source: BookKeeper replication/ReplicationWorker.java.
 """
@@ -34,9 +34,9 @@ log = logger("autorecovery")
 
 Shuffle = Callable[[MutableSequence[str]], None]
 ROUNDS_MAX = 16
-"""Looks at one ledger, with copies made between them, until it rests."""
-RESTS = 5
-"""How often the rest after a failure doubles."""
+"""Rounds of examining and copying one ledger before the worker pauses it."""
+BACKOFF_STEPS = 5
+"""How often the pause after a failure doubles."""
 
 
 class ReplicationWorker:
@@ -45,21 +45,21 @@ class ReplicationWorker:
     def __init__(
         self, client: AsyncLedgerClient, config: AutoRecoveryConfig, clock: Clock, name: str, shuffle: Shuffle
     ) -> None:
-        """A worker that begins with `run`.
+        """Create a worker; `run` starts it.
 
         Args:
-            client: Started.
+            client: A started client.
             config: Times and limits.
-            clock: Its time.
-            name: Told to people by its locks.
-            shuffle: Brings a list into an order by chance.
+            clock: The source of its time.
+            name: Name shown in its locks.
+            shuffle: Shuffles a list in place.
         """
         self._client, self._config, self._clock = client, config, clock
         self._name, self._shuffle = name, shuffle
         self._marks, self._repairs = client.cluster.marks, client.repairs(config)
         self._failures: dict[int, int] = {}
         self._held: set[int] = set()
-        self._resting: dict[int, asyncio.Task[None]] = {}
+        self._paused: dict[int, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None]
         self._news = Signal()
         self._bookies_changed = Signal()
@@ -68,7 +68,7 @@ class ReplicationWorker:
         """Work until this is cancelled.
 
         Raises:
-            MetadataUnreachableError: The metadata store does not answer; begin anew later.
+            MetadataUnreachableError: The metadata store does not answer; call this again later.
         """
         self._broken = asyncio.get_running_loop().create_future()
         for ledger_id in sorted(self._held):
@@ -76,22 +76,22 @@ class ReplicationWorker:
         self._held.clear()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch_resting())
+                tasks.create_task(self._watch_paused())
                 tasks.create_task(self._follow(LEDGERS))
                 tasks.create_task(self._follow(LOCKS))
                 tasks.create_task(self._follow_bookies())
-                tasks.create_task(self._look_regularly())
+                tasks.create_task(self._poll_regularly())
                 tasks.create_task(self._work())
         finally:
-            resting = list(self._resting.values())
-            for task in resting:
+            paused = list(self._paused.values())
+            for task in paused:
                 task.cancel()
-            await asyncio.gather(*resting, return_exceptions=True)
+            await asyncio.gather(*paused, return_exceptions=True)
 
-    async def _watch_resting(self) -> None:
+    async def _watch_paused(self) -> None:
         await self._broken
 
-    # --- when to look
+    # --- when to poll
 
     async def _follow(self, folder: str) -> None:
         states = self._marks.changes(folder)
@@ -105,7 +105,7 @@ class ReplicationWorker:
             async for _ in states:
                 self._bookies_changed.give()
 
-    async def _look_regularly(self) -> None:
+    async def _poll_regularly(self) -> None:
         while True:
             await self._clock.wait(self._config.rw_rereplicate_backoff_ms)
             self._news.give()
@@ -118,20 +118,20 @@ class ReplicationWorker:
                     if enabled:
                         break
             seen = self._news.count
-            taken = await self._marks.take(self._name, self._shuffle, self._resting)
+            taken = await self._marks.take(self._name, self._shuffle, self._paused)
             if taken is None:
                 await self._news.wait(seen)
             else:
                 self._held.add(taken.ledger_id)
-                await self._care(taken)
+                await self._replicate(taken)
 
     # --- one ledger
 
-    async def _care(self, taken: LockedLedger, waited_for: Collection[str] = ()) -> None:
-        """Bring a ledger on as far as it goes now.
+    async def _replicate(self, taken: LockedLedger, waited_for: Collection[str] = ()) -> None:
+        """Re-replicate a ledger as far as that is possible now.
 
         Args:
-            taken: Its mark.
+            taken: The locked ledger with its mark.
             waited_for: Bookies that its writer had time to replace.
         """
         ledger_id = taken.ledger_id
@@ -145,61 +145,61 @@ class ReplicationWorker:
                     event(log, logging.WARNING, "ledger closed, its bookies are gone", ledger=ledger_id)
                     await self._repairs.close_ledger(found)
                 elif step is Step.WAIT:
-                    self._later(ledger_id, self._leave_to_writer(taken, found.left_to_writer))
+                    self._pause(ledger_id, self._leave_to_writer(taken, found.left_to_writer))
                     return
                 else:
                     break
             else:
-                raise EntryReadError(ledger_id, Result.READ, "copies of it do not last")
+                raise EntryReadError(ledger_id, Result.READ, "its new replicas are lost again")
         except NoSuchLedgerError:
-            pass  # deleted: it lacks nothing
+            pass  # deleted in the meantime
         except MetadataUnreachableError:
             raise
         except LedgerError as error:
-            event(log, logging.WARNING, "ledger not mended", ledger=ledger_id, problem=error)
-            self._later(ledger_id, self._rest(ledger_id))
+            event(log, logging.WARNING, "ledger not re-replicated", ledger=ledger_id, problem=error)
+            self._pause(ledger_id, self._back_off(ledger_id))
             return
         self._failures.pop(ledger_id, None)
         self._held.discard(ledger_id)
         if await self._marks.finish(taken):
-            event(log, logging.INFO, "ledger has all of its copies", ledger=ledger_id)
+            event(log, logging.INFO, "ledger fully replicated", ledger=ledger_id)
 
     async def _copy(self, found: Examination) -> None:
         copied = await self._repairs.copy(found)
         if copied < 0:
             raise NotEnoughBookiesError(len(found.missing_replicas), 0)
-        event(log, logging.INFO, "ledger mended", ledger=found.stored.ledger_id, bytes=copied)
+        event(log, logging.INFO, "ledger re-replicated", ledger=found.stored.ledger_id, bytes=copied)
 
-    def _later(self, ledger_id: int, work: Coroutine[Any, Any, None]) -> None:
-        task = self._resting[ledger_id] = asyncio.get_running_loop().create_task(work)
+    def _pause(self, ledger_id: int, work: Coroutine[Any, Any, None]) -> None:
+        task = self._paused[ledger_id] = asyncio.get_running_loop().create_task(work)
 
-        def over(done: asyncio.Task[None]) -> None:
-            if self._resting.get(ledger_id) is done:
-                del self._resting[ledger_id]
+        def on_done(done: asyncio.Task[None]) -> None:
+            if self._paused.get(ledger_id) is done:
+                del self._paused[ledger_id]
             if not done.cancelled() and (error := done.exception()) is not None:
                 self._broken.set_exception(error)
             self._news.give()
 
-        task.add_done_callback(over)
+        task.add_done_callback(on_done)
 
     async def _leave_to_writer(self, taken: LockedLedger, bookies: Collection[str]) -> None:
         await self._clock.wait(self._config.open_ledger_rereplication_grace_period_ms)
         try:
-            await self._care(taken, bookies)
+            await self._replicate(taken, bookies)
         except MetadataUnreachableError:
             await self._release(taken.ledger_id)
 
-    async def _rest(self, ledger_id: int) -> None:
-        """Try again later, or with other bookies, and let others try."""
+    async def _back_off(self, ledger_id: int) -> None:
+        """Wait for a while or for a change of bookies, then release the ledger to any worker."""
         failures = self._failures[ledger_id] = self._failures.get(ledger_id, 0) + 1
         longest_ms = self._config.lock_release_of_failed_ledger_grace_period_ms
-        rest_ms = longest_ms >> max(RESTS + 1 - failures, 0)
+        pause_ms = longest_ms >> max(BACKOFF_STEPS + 1 - failures, 0)
         changed = self._bookies_changed
-        await first_of(self._clock.wait(rest_ms), changed.wait(changed.count))
+        await first_of(self._clock.wait(pause_ms), changed.wait(changed.count))
         await self._release(ledger_id)
 
     async def _release(self, ledger_id: int) -> None:
-        """Give a lock back, as often as it takes: else nobody else could have the ledger in this session."""
+        """Release a lock, with retries: otherwise no other worker could lock the ledger in this session."""
         while True:
             try:
                 await self._marks.release(ledger_id)

@@ -25,11 +25,11 @@ log = logger("autorecovery")
 
 
 class AutoRecovery:
-    """Runs beside the bookies of a cluster, Java's or ours, and beside Java's autorecovery.
+    """Autorecovery of a cluster of bookies, Java's or ours; Java's autorecovery may run at the same time.
 
     Attributes:
-        name: Told to people by votes and locks.
-        ended: Set when it cannot go on.
+        name: Name shown in votes and locks.
+        ended: Set when it cannot continue.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class AutoRecovery:
         tls: TlsConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Autorecovery that begins with `start`.
+        """Create autorecovery; `start` starts it.
 
         Args:
             metadata: A cluster that is not started yet, or its address.
-            name: No other candidate of the cluster may have it.
+            name: Unique among the candidates of the cluster.
             config: Times and limits.
-            client: How bookies are asked.
-            tls: Certificates, and whether bookies are asked by TLS.
-            clock: Its time; None is the machine's.
+            client: Settings of the client that connects to bookies.
+            tls: Certificates, and whether that client uses TLS.
+            clock: The source of its time; by default the machine's clock.
         """
         self.name, self.ended = name, asyncio.Event()
         self._config, self._clock = config or AutoRecoveryConfig(), clock or SystemClock()
@@ -59,15 +59,15 @@ class AutoRecovery:
 
     @property
     def address(self) -> str:
-        """Its name: nothing listens."""
+        """Its name, because it listens on no port."""
         return self.name
 
     async def start(self) -> None:
-        """Connect, and begin.
+        """Connect and start.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
-            LedgerMetadataError: There is no cluster, or marks are laid out in another way.
+            MetadataUnreachableError: The metadata store does not answer.
+            LedgerMetadataError: There is no cluster, or its marks have another layout.
         """
         await self._client.start()
         try:
@@ -76,10 +76,10 @@ class AutoRecovery:
             await self._client.close()
             raise
         worker = ReplicationWorker(self._client, self._config, self._clock, self.name, Random().shuffle)
-        self._tasks = [self._begin(work) for work in (self._stand, worker.run)]
+        self._tasks = [self._start_task(work) for work in (self._campaign, worker.run)]
 
     async def close(self) -> None:
-        """End; its vote and its locks end with it. Idempotent."""
+        """Stop, and withdraw its vote and its locks. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -87,8 +87,8 @@ class AutoRecovery:
 
     # --- inside
 
-    async def _keep(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin anew, after a pause, when the metadata store does not answer."""
+    async def _run_forever(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work again, after a pause, when the metadata store does not answer."""
         while True:
             try:
                 await work()
@@ -97,8 +97,8 @@ class AutoRecovery:
             end_if_cancelled()
             await self._clock.wait(self._config.rw_rereplicate_backoff_ms)
 
-    async def _stand(self) -> None:
-        """Be a candidate, and the auditor while elected."""
+    async def _campaign(self) -> None:
+        """Campaign, and be the auditor while elected."""
         auditing: asyncio.Task[None] | None = None
         terms = self._client.cluster.election.campaign(self.name)
         try:
@@ -107,25 +107,25 @@ class AutoRecovery:
                     event(log, logging.INFO, "auditor", name=self.name, elected=elected)
                     if elected:
                         auditor = Auditor(self._client, self._config, self._clock)
-                        auditing = self._begin(auditor.run)
+                        auditing = self._start_task(auditor.run)
                     elif auditing is not None:
                         await end(auditing)
         finally:
             if auditing is not None:
                 await end(auditing)
 
-    def _begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._keep(work))
-        task.add_done_callback(self._over)
+    def _start_task(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._run_forever(work))
+        task.add_done_callback(self._on_done)
         return task
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("autorecovery ended", exc_info=error)
             self.ended.set()
 
 
 async def end(task: asyncio.Task[None]) -> None:
-    """Stop a task, whatever became of it."""
+    """Cancel a task, and ignore its result."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
