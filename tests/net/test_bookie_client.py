@@ -52,7 +52,7 @@ async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def cutting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def disconnecting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.readexactly(9)
     writer.transport.abort()
 
@@ -81,12 +81,12 @@ def test_silence_ends() -> None:
     run(mute, scenario)
 
 
-def test_who_waits_is_told_of_a_break() -> None:
+def test_pending_requests_end_when_the_connection_breaks() -> None:
     async def scenario(client: BookieClient, address: str) -> None:
         for _ in range(2):  # a new connection is made each time
             assert await asyncio.gather(ask(client, address, 1), ask(client, address, 2)) == [None, None]
 
-    run(cutting, scenario)
+    run(disconnecting, scenario)
 
 
 def test_a_frame_that_is_none_ends_the_connection() -> None:
@@ -96,7 +96,7 @@ def test_a_frame_that_is_none_ends_the_connection() -> None:
     run(babbling, scenario)
 
 
-def test_nobody_listens() -> None:
+def test_an_address_without_a_listener() -> None:
     async def scenario(client: BookieClient, address: str) -> None:
         assert await ask(client, "127.0.0.1:1", 1) is None
         assert await ask(client, "no address", 1) is None
@@ -161,8 +161,8 @@ def test_a_batch_of_adds_is_answered() -> None:
 def test_answers_out_of_order_split_a_batch() -> None:
     order = [10, 11, 15, 12, 13, 14, *range(16, 10 + BATCH)]
     found = send_a_batch(answering(*((number, Status.EOK) for number in order)))
-    told = [number for first, count, _ in found for number in range(first, first + count)]
-    assert told == order
+    answered_numbers = [number for first, count, _ in found for number in range(first, first + count)]
+    assert answered_numbers == order
     assert all(answer is ADDED for _, _, answer in found)
 
 
@@ -199,7 +199,7 @@ def test_a_batch_that_gets_no_answer_in_time() -> None:
     run(mute, scenario)
 
 
-def test_a_batch_to_nobody() -> None:
+def test_a_batch_to_an_unreachable_bookie() -> None:
     async def scenario(client: BookieClient, _address: str) -> None:
         found: asyncio.Future[tuple[int, int, Any]] = asyncio.get_running_loop().create_future()
         client.send_batch("127.0.0.1:1", RequestBatch(1, 4, lambda *answer: found.set_result(answer)), b"", 1)

@@ -66,14 +66,16 @@ def test_other_messages_places_and_hosts_are_other_kinds(caplog: pytest.LogCaptu
             events.event(log, logging.ERROR, "request failed", error, peer="10.0.0.1:1")
         for host in ("10.0.0.1", "10.0.0.2", "[::1]"):
             for port in range(5):
-                events.event(log, logging.WARNING, "frame refused", peer=f"{host}:{port}", problem="too long")
+                events.event(
+                    log, logging.WARNING, "frame rejected", peer=f"{host}:{port}", problem="too long"
+                )
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
         "request failed peer=10.0.0.1:1",
         "request failed peer=10.0.0.1:1",
-        "frame refused peer=10.0.0.1:0 problem=too long",
-        "frame refused peer=10.0.0.2:0 problem=too long",
-        "frame refused peer=[::1]:0 problem=too long",
+        "frame rejected peer=10.0.0.1:0 problem=too long",
+        "frame rejected peer=10.0.0.2:0 problem=too long",
+        "frame rejected peer=[::1]:0 problem=too long",
     ]
 
 
@@ -82,12 +84,12 @@ def test_many_hosts_are_counted_together(caplog: pytest.LogCaptureFixture) -> No
     events = limiter(loop)
     hosts = 10 * KINDS_MAX
     for number in range(hosts):
-        events.event(log, logging.WARNING, "frame refused", peer=f"host{number}:1")
+        events.event(log, logging.WARNING, "frame rejected", peer=f"host{number}:1")
     assert len(caplog.records) == KINDS_MAX + 1
     caplog.clear()
     events.close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"frame refused again source=others count={hosts - KINDS_MAX - 1}"
+        f"frame rejected again source=others count={hosts - KINDS_MAX - 1}"
     ]
     loop.advance(loop.now + 2 * PERIOD_S)
     assert len(caplog.records) == 1

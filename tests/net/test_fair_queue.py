@@ -1,4 +1,4 @@
-"""No client waits until others have had all that they asked for."""
+"""No client waits until others have got all that they requested."""
 
 import asyncio
 import struct
@@ -118,7 +118,7 @@ class Flow:
         self.finish_tag = 0
         self.aborted = False
 
-    def take_turn(self) -> None:
+    def handle_queued(self) -> None:
         if not self.costs:
             raise ValueError(self.name)
         self.log.append(self.name)

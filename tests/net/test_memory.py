@@ -112,18 +112,18 @@ def test_small_requests_do_not_wait_for_large_ones(
             await asyncio.gather(*sends, return_exceptions=True)
 
     run(main())
-    assert "cut for memory" not in caplog.text
+    assert "aborted for memory" not in caplog.text
 
 
 def test_who_stalls_is_cut_though_others_let_go_a_little(run: Run) -> None:
-    """Neither a few bytes less nor requests in work of others are progress."""
+    """Neither a few bytes less nor requests of others being processed are progress."""
 
     async def main() -> None:
-        gate, in_work, handler = slow_handler()
+        gate, processing, handler = slow_handler()
         async with serving(handler, config=CONFIG) as server, AsyncExitStack() as stack:
             worker = await stack.enter_async_context(raw(server.port))
             await worker.send(encode_frame(RemotingCommand.request(ECHO, body=b"slow")))
-            await until(lambda: in_work)
+            await until(lambda: processing)
             small = [raw(server.port) for _ in range(400)]
             for one in small:
                 await (await one.__aenter__()).send(half_of(100)[:12])
@@ -134,7 +134,7 @@ def test_who_stalls_is_cut_though_others_let_go_a_little(run: Run) -> None:
             ends = asyncio.gather(*(one.ended() for one in greedy))
             await until(lambda: held(server) > LIMIT_BYTES)
             while len(server.connections) > len(small) + 2:
-                assert small, "nobody was cut"
+                assert small, "no connection was aborted"
                 await small.pop().__aexit__(None, None, None)
                 await asyncio.sleep(0.001)
             ends.cancel()
@@ -211,7 +211,7 @@ def slow_handler() -> tuple[asyncio.Event, list[int], Handler]:
     return gate, begun, handler
 
 
-def test_requests_in_work(run: Run) -> None:
+def test_requests_processing(run: Run) -> None:
     async def main() -> None:
         gate, begun, handler = slow_handler()
         # Nobody is cut while the handler takes its time.
@@ -319,7 +319,7 @@ def test_what_is_counted_is_what_is_held(run: Run, kind: str) -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_requests_in_work_count_after_their_connection(run: Run) -> None:
+def test_requests_processing_count_after_their_connection(run: Run) -> None:
     async def main() -> None:
         gate, begun, handler = slow_handler()
         async with serving(handler) as server:

@@ -24,7 +24,7 @@ def test_list_is_shuffled_and_rotates() -> None:
     assert sorted(servers.addresses) == known
     assert list(servers.addresses) != known
     firsts = [servers.rotation()[0] for _ in range(16)]
-    assert sorted(firsts[:8]) == known, "each has its turn"
+    assert sorted(firsts[:8]) == known, "each is first once"
     assert firsts[:8] == firsts[8:]
     rotation = servers.rotation()
     assert sorted(rotation) == known
@@ -63,8 +63,8 @@ def test_client_keeps_its_name_server_until_it_fails(run: Run) -> None:
             with pytest.raises(RemotingConnectError, match="none is known"):
                 await client.call(None, RemotingCommand.request(ECHO), 1_000)
             client.update_name_servers([address(first), address(second)])
-            asked = [await client.call(None, RemotingCommand.request(ECHO), 5_000) for _ in range(10)]
-            chosen = {answer.remark for answer in asked}
+            answers = [await client.call(None, RemotingCommand.request(ECHO), 5_000) for _ in range(10)]
+            chosen = {answer.remark for answer in answers}
             assert len(chosen) == 1
             # Meanwhile the other one is connected as well.
             await until(lambda: len(client.connections) == 2)

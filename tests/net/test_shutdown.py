@@ -1,4 +1,4 @@
-"""The end of servers and clients: what was taken is finished, clients are told to go away."""
+"""The end of servers and clients: what was taken is finished, clients get GO_AWAY."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def request(**fields: str) -> RemotingCommand:
     return RemotingCommand.request(ECHO, ext_fields=fields)
 
 
-def test_close_finishes_requests_in_work(run: Run) -> None:
+def test_close_finishes_requests_being_processed(run: Run) -> None:
     async def main() -> None:
         begun, gate = asyncio.Event(), asyncio.Event()
 
@@ -71,7 +71,7 @@ def test_close_cuts_off_what_takes_too_long(run: Run, caplog: pytest.LogCaptureF
         await server.close()
 
     run(main())
-    assert caplog.text.count("requests cut off") == 1
+    assert caplog.text.count("unfinished requests dropped") == 1
 
 
 def test_close_writes_what_is_queued_for_a_slow_reader(run: Run) -> None:

@@ -92,7 +92,7 @@ def test_bad_frame_closes_its_connection_only(
 
     with caplog.at_level("WARNING", logger="pyledger"):
         run(main())
-    assert [record.getMessage().split(" peer=")[0] for record in caplog.records] == ["frame refused"]
+    assert [record.getMessage().split(" peer=")[0] for record in caplog.records] == ["frame rejected"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -194,7 +194,7 @@ def test_connection_with_too_much_to_write_is_cut(run: Run, caplog: pytest.LogCa
     assert caplog.text.count("peer does not read") == 1
 
 
-def test_requests_in_work_are_bounded(run: Run) -> None:
+def test_requests_being_processed_are_bounded(run: Run) -> None:
     async def main() -> None:
         gate, running, most = asyncio.Event(), 0, 0
 

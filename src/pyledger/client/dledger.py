@@ -220,9 +220,9 @@ class DLedgerClient:
         if connection is None:
             await self._greet(leader)
             connection = self._client.open_connection(address)
-        if connection is not None and not connection.has_room:
+        if connection is not None and not connection.writable:
             with contextlib.suppress(RemotingError):
-                await connection.room(timeout_ms, timeout_ms)
+                await connection.wait_writable(timeout_ms, timeout_ms)
         if connection is None or not connection.takes_calls:
             raise RemotingConnectError(address, "no request can be sent now")
         return connection

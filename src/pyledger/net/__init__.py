@@ -1,1 +1,1 @@
-"""Sockets: servers and clients of remoting on asyncio. No rule of a protocol stands here."""
+"""Sockets: servers and clients of remoting and of bookies, on asyncio, without rules of a protocol."""

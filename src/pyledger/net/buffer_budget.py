@@ -1,9 +1,9 @@
-"""What all connections of a server may hold together.
+"""The bytes that all connections of a server may hold together.
 
-Counted are frames that have begun, frames and requests that wait for their turn or their answer, and answers
-that the kernel has not taken. With more than the limit a connection that holds more than a fair share, the
-limit divided by the number of connections, is not read from; the others go on as if nothing were. Who holds
-most without getting on is cut after a time, or at once where even a quarter more is held.
+Incomplete frames count, as do frames and requests that wait to be handled or answered, and answers that the
+kernel has not taken. Above the limit, a connection that holds more than a fair share, the limit divided by
+the number of connections, is not read from; the others are not affected. The largest holders without progress
+are aborted after `STALL_S`; when the limit is exceeded by a quarter, the largest are aborted at once.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pyledger.log_events import event, logger
 log = logger("net")
 
 STALL_S = 1.0
-"""Over the limit for so long: those are cut that have not got on meanwhile."""
+"""Above the limit for this long, connections that made no progress meanwhile are aborted."""
 PROGRESS_BYTES = 64 << 10
 """A connection that completed or read less since the last check has made no progress."""
 
@@ -28,16 +28,16 @@ class Holder(Protocol):
     remote_address: str
 
     def work_bytes(self) -> int:
-        """Size of its requests in work, which end by themselves; the rest waits for the peer."""
+        """Bytes of its requests being processed, which end by themselves; the rest waits for the peer."""
 
     def done_bytes(self) -> int:
         """Whole frames received and bytes written since it was opened."""
 
     def stop_reading(self) -> bool:
-        """Pause, and say so by `BufferBudget.paused`; False where it is paused already, or is never."""
+        """Pause and call `BufferBudget.paused`; False when it is paused already, or never pauses."""
 
     def go_on(self) -> None:
-        """Read on, unless there are reasons of its own not to."""
+        """Read on, unless the connection has reasons of its own to stay paused."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -47,7 +47,7 @@ class BufferBudget:
     """The sum over all connections of one side.
 
     Invariant: a holder of no more than its share waits only while `total_bytes` is above `most_bytes`, and is
-    never cut.
+    never aborted.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class BufferBudget:
         self._paused: dict[Holder, None] = {}
         self._overflowing = False
         self._timer: asyncio.TimerHandle | None = None
-        # What each had done at the last look.
+        # Bytes that each had done at the last check.
         self._done: dict[Holder, int] = {}
 
     def must_wait(self, holder: Holder) -> bool:
@@ -102,29 +102,29 @@ class BufferBudget:
             self._resume()
 
     def paused(self, holder: Holder) -> None:
-        """A connection is paused: where it waits for memory, it goes on when there is some."""
+        """A connection was paused. If it waits for memory, it is resumed once enough is free."""
         if not self.must_wait(holder):
             return
         self._paused[holder] = None
         if self.total_bytes > self.most_bytes and not self._overflowing:
             self._overflowing = True
-            # What is ready to be read is not read any more in this turn of the event loop.
+            # Nothing more is read in this iteration of the event loop.
             for one in self._holders():
                 one.stop_reading()
-            self._loop.call_soon(lambda: self._cut(self._holders()))
+            self._loop.call_soon(lambda: self._abort_largest(self._holders()))
         if self._timer is None:
             event(log, logging.WARNING, "requests wait for memory", held_bytes=self.total_bytes)
             self._watch()
 
     def forget(self, holder: Holder, left_bytes: int) -> None:
-        """A connection is gone; its requests in work hold `left_bytes` until they end."""
+        """A connection is gone; its requests being processed hold `left_bytes` until they end."""
         self._paused.pop(holder, None)
         self._done.pop(holder, None)
         difference, holder.held_bytes = left_bytes - holder.held_bytes, left_bytes
         self.change(difference)
 
     def close(self) -> None:
-        """Cut nobody any more."""
+        """Stop watching for connections to abort."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -138,37 +138,39 @@ class BufferBudget:
 
     def _watch(self) -> None:
         self._done = {one: one.done_bytes() for one in self._holders()}
-        self._timer = self._loop.call_later(STALL_S, self._look)
+        self._timer = self._loop.call_later(STALL_S, self._check)
 
-    def _look(self) -> None:
-        """Cut those that have not got on, until there is room again: a few bytes less are not enough."""
+    def _check(self) -> None:
+        """While more than `low_bytes` are held, abort connections without progress."""
         self._timer = None
         done, self._done = self._done, {}
         if self.total_bytes > self.low_bytes:
-            self._cut([one for one, before in done.items() if one.done_bytes() - before < PROGRESS_BYTES])
+            self._abort_largest(
+                [one for one, before in done.items() if one.done_bytes() - before < PROGRESS_BYTES]
+            )
             self._watch()
 
-    def _cut(self, candidates: Collection[Holder]) -> None:
-        """Cut who holds most until what waits for peers is half the limit.
+    def _abort_largest(self, candidates: Collection[Holder]) -> None:
+        """Abort the largest holders until what waits for peers is half the limit.
 
-        Not one at a time: those that come back would fill its room at once.
+        Not one at a time: peers that reconnect would fill the freed memory at once.
         """
         stuck = {one: one.held_bytes - one.work_bytes() for one in self._holders()}
-        left_bytes, share_bytes, cut = sum(stuck.values()), self._share_bytes(), list[Holder]()
+        left_bytes, share_bytes, aborted = sum(stuck.values()), self._share_bytes(), list[Holder]()
         for one in sorted(candidates, key=stuck.__getitem__, reverse=True):
             if left_bytes <= self.limit_bytes // 2 or stuck[one] <= share_bytes:
                 break
-            cut.append(one)
+            aborted.append(one)
             left_bytes -= stuck[one]
-        if cut:
+        if aborted:
             event(
                 log,
                 logging.WARNING,
-                "connections cut for memory",
-                count=len(cut),
-                most=cut[0].remote_address,
-                held_bytes=cut[0].held_bytes,
+                "connections aborted for memory",
+                count=len(aborted),
+                most=aborted[0].remote_address,
+                held_bytes=aborted[0].held_bytes,
                 limit_bytes=self.limit_bytes,
             )
-        for one in cut:
+        for one in aborted:
             one.abort()

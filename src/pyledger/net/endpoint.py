@@ -56,7 +56,7 @@ class Limits:
     requests_max: int
     throttles_reading: bool
     """A peer that does not read its answers is not read from. Only a server does so: if both sides did, two
-    that have much to say would wait for each other for ever."""
+    that send much would wait for each other forever."""
     close_on_timeout: bool
     held_bytes_max: int
 
@@ -135,7 +135,7 @@ class Endpoint(Generic[C]):
         return ((next(self._opaques) + (1 << 31)) & 0xFFFF_FFFF) - (1 << 31)
 
     def add(self, connection: C) -> None:
-        """A connection stands."""
+        """A connection is open."""
         self.connections[connection] = None
         if self._on_open is not None:
             self._on_open(connection)
@@ -157,7 +157,7 @@ class Endpoint(Generic[C]):
                     await self._empty.wait()
 
     async def close(self) -> None:
-        """Close every connection; what cannot be written soon is cut off."""
+        """Close every connection; what is not written within `CLOSE_TIMEOUT_MS` is dropped."""
         for connection in tuple(self.connections):
             connection.close()
         await self.wait_until_empty((CLOSE_TIMEOUT_MS + 1_000) / 1000)

@@ -15,7 +15,7 @@ ALARMS_MAX = 10
 ALARM_INTERVAL_MS = 60_000
 
 Kind = tuple[str, str]
-"""Message, and what tells its events apart."""
+"""Message, and the source of its events: a line of code or a host."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Alarms:
         self._logged: set[str] = set()
 
     def warn(self, what: str, now_ms: int) -> None:
-        """Log a line, unless it was logged of late, or too many were."""
+        """Log a line, unless it was logged in this interval already, or too many were."""
         if now_ms - self._interval_start_ms >= ALARM_INTERVAL_MS:
             if self._left_out:
                 event(self._log, logging.WARNING, "alarms left out", count=self._left_out)

@@ -1,9 +1,9 @@
-"""Whose requests a server handles next, when more have come than one iteration of the event loop should take.
+"""Which connection a server serves next, when more has arrived than one iteration of the loop should handle.
 
-What is handled costs: bytes received and answered, and a fixed sum for each call of a handler. Once an
-iteration has cost its limit, frames wait, and the loop looks at its sockets again before it goes on. Then
-connections go on in the order of start-time fair queuing, with a credit for those that have used little: a
-client that uses less than its share does not wait for those that read megabytes, however many they are.
+The cost of a request is its bytes, received and answered, and a fixed sum for the call of its handler. Once
+an iteration has reached its limit, other frames wait, and the loop polls its sockets before it continues.
+Connections then continue in the order of start-time fair queuing, with a credit for those that have used
+little: a client that uses less than its share does not wait for those that read megabytes, however many.
 
 Source: Goyal, Vin, Cheng: Start-time Fair Queuing, SIGCOMM 1996; the credit is that of Linux' CFS.
 """
@@ -16,9 +16,9 @@ from typing import Protocol
 ITERATION_BYTES = 1 << 20
 """What one iteration of the event loop may cost; one request may cost more."""
 REQUEST_BYTES = 8 << 10
-"""What a call of a handler costs beside the bytes: about as long as it takes to copy so many."""
+"""Cost of a call of a handler, in addition to the bytes: copying this many takes about as long."""
 CREDIT_BYTES = 4 << 20
-"""So far a connection may be ahead of the others, or behind them: what was long ago does not count."""
+"""How far a connection may lead the others, or lag: older use does not count."""
 
 
 class Flow(Protocol):
@@ -26,7 +26,7 @@ class Flow(Protocol):
 
     finish_tag: int
 
-    def take_turn(self) -> None:
+    def handle_queued(self) -> None:
         """Handle frames that waited."""
 
     def abort(self) -> None:
@@ -61,10 +61,10 @@ class FairQueue:
         return self._spent > ITERATION_BYTES
 
     def charge(self, flow: Flow, cost_bytes: int) -> bool:
-        """Something was handled for a connection; whether the rest has to wait for another iteration.
+        """Charge a connection for what was handled; return whether the rest waits for another iteration.
 
-        Costs of iterations that are over count, too, until there are enough for a run: so a server with
-        little to do schedules none.
+        Costs of earlier iterations count as well, until together they reach the limit: so a server with
+        little to do schedules nothing.
         """
         # Written out: once for every request. It is min(start tag + cost, virtual time + credit).
         lag_bytes = flow.finish_tag - self._virtual
@@ -79,7 +79,7 @@ class FairQueue:
         return True
 
     def wait(self, flow: Flow) -> None:
-        """Let a connection go on in another iteration."""
+        """Let a connection continue in another iteration."""
         heappush(self._waiting, (self._start_tag(flow), next(self._numbers), flow))
         self._schedule()
 
@@ -100,7 +100,7 @@ class FairQueue:
                 start_tag, _, flow = heappop(waiting)
                 self._virtual = max(self._virtual, start_tag)
                 try:
-                    flow.take_turn()
+                    flow.handle_queued()
                 except BaseException:
                     flow.abort()
                     raise

@@ -1,8 +1,8 @@
-"""What one connection has still to write.
+"""The bytes that one connection still has to write.
 
-Buffers are kept in order and as they are: a part of a mapped file goes to the kernel from where it stands,
-and its view is held until then. While the kernel takes no more, the transport is given one small piece, only
-to learn when it takes again; the rest waits here.
+Buffers are kept in order and are not copied: a part of a mapped file is written from the mapping itself, and
+its view is held until then. While the kernel takes no more, the transport gets one small piece, only to be
+notified when the kernel takes bytes again; the rest waits here.
 Invariant: on a plain connection the transport's own buffer is empty unless `blocked`.
 """
 
@@ -11,7 +11,7 @@ import socket
 from collections import deque
 from itertools import islice
 
-# Above so many buffers and below so many bytes, copying them together is cheaper than handing each over.
+# More buffers than this are joined, up to `JOIN_BYTES`: one copy is then cheaper than many buffers.
 GATHER_BUFFERS = 16
 JOIN_BYTES = 64 << 10
 # The kernel takes at most 1024 buffers at once (IOV_MAX).
@@ -21,7 +21,7 @@ NO_LIMIT = 1 << 62
 
 
 class Outbox:
-    """The write side of one connection. The protocol sets and clears `blocked`, as its transport says."""
+    """The write side of one connection. The protocol sets and clears `blocked`, as its transport requests."""
 
     __slots__ = ("_queue", "_socket", "_transport", "blocked", "put_bytes", "queued_bytes", "written_bytes")
 
@@ -35,7 +35,7 @@ class Outbox:
         self.written_bytes = 0
         self.blocked = False
         if plain is not None:
-            # So the transport says at once when a byte is left over, and again when it is gone.
+            # The transport then pauses writing at the first byte left over, and resumes when none is left.
             transport.set_write_buffer_limits(high=0)
 
     def put(self, part: bytes | bytearray | memoryview) -> None:
@@ -104,13 +104,13 @@ class Outbox:
             sent -= first.nbytes
 
     def _give_piece(self) -> None:
-        """Hand the transport a piece; it says `pause_writing` when that has to wait."""
+        """Hand the transport a piece; it calls `pause_writing` if that has to wait."""
         data = b"".join(self._first(PIECE_BYTES))
         self._transport.write(data)
         self._drop(len(data))
 
     def _first(self, size_bytes: int) -> list[memoryview]:
-        """The first bytes, at most so many, where they stand."""
+        """Views of the first bytes, at most `size_bytes`."""
         pieces: list[memoryview] = []
         for part in islice(self._queue, SEND_BUFFERS_MAX):
             piece = memoryview(part)[:size_bytes]

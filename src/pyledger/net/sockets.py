@@ -14,11 +14,11 @@ ACCEPT_PAUSE_S = 1.0
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 FILES_SHARE, FILES_MAX = 4, 1024
-"""Of the file descriptors that a process may have, this part is left to files, but no more than so many."""
+"""A quarter of the file descriptors of a process is reserved for files, but no more than `FILES_MAX`."""
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process have as many file descriptors as it may let itself have, as a JVM does."""
+    """Raise this process's limit of file descriptors to the hard limit, as a JVM does."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -84,7 +84,7 @@ async def open_socket(address: str, send_bytes: int, receive_bytes: int) -> sock
             await loop.sock_connect(candidate, target)
             if candidate.getsockname() == candidate.getpeername():
                 # On loopback a connection to a free port of the ephemeral range can reach itself.
-                raise ConnectionRefusedError("nobody listens there")
+                raise ConnectionRefusedError("no process listens there")
         except OSError as error:
             candidate.close()
             failure = error

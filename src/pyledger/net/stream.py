@@ -35,7 +35,7 @@ CHARGE_BYTES = 64 << 10
 """Work is charged to the fair queue in steps of this size, and at the end of a wake-up."""
 BULK_BYTES = 64 << 10
 """A peer that sends this much at once waits for the next iteration once the present one has cost enough."""
-FRAMES_OF_TURN_MAX = ITERATION_BYTES // REQUEST_BYTES
+FRAMES_PER_ITERATION_MAX = ITERATION_BYTES // REQUEST_BYTES
 """Waiting frames that are handled in one iteration of the event loop."""
 WRITE_BYTES = 256 << 10
 """Bytes that a server writes to one connection before it serves the others."""
@@ -60,6 +60,7 @@ class FrameStream(asyncio.Protocol):
         "_drain_waiters",
         "_finishing",
         "_flush_bytes",
+        "_frame_error",
         "_handling",
         "_idle",
         "_outbox",
@@ -67,11 +68,10 @@ class FrameStream(asyncio.Protocol):
         "_queued",
         "_received_at",
         "_received_bytes",
-        "_refusal",
         "_secure",
         "_transport",
-        "_turn",
         "_waiting",
+        "_write_lock",
         "closed",
         "endpoint",
         "finish_tag",
@@ -89,7 +89,7 @@ class FrameStream(asyncio.Protocol):
             secure: Whether TLS is used; without, bytes are written to the socket itself.
         """
         self.endpoint = endpoint
-        self.remote_address = self._refusal = ""
+        self.remote_address = self._frame_error = ""
         self.closed = False
         self.held_bytes = 0
         self.finish_tag = 0
@@ -99,7 +99,7 @@ class FrameStream(asyncio.Protocol):
         # Frames that came before the connection was paused or queued, still to be handled.
         self._waiting = WaitingFrames()
         self._drain_waiters: list[asyncio.Future[None]] = []
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._flush_bytes = min(FLUSH_BYTES, endpoint.limits.high_water_mark_bytes)
         self._handling = False
         self._burst = False
@@ -134,7 +134,7 @@ class FrameStream(asyncio.Protocol):
         return False
 
     def busy(self) -> bool:
-        """Whether more is likely to be sent in this turn of the event loop."""
+        """Whether more is likely to be sent in this iteration of the event loop."""
         return False
 
     def overworked(self) -> bool:
@@ -163,7 +163,7 @@ class FrameStream(asyncio.Protocol):
         try:
             frames = self._decoder.feed(data)
         except FrameError as error:
-            self._refuse(error)
+            self._reject(error)
             return
         self._cost_bytes += len(data)
         self._received_bytes += len(data)
@@ -194,7 +194,7 @@ class FrameStream(asyncio.Protocol):
         self.endpoint.memory.forget(self, self.work_bytes())
         self._wake_drained()
         closed = "the connection was closed" if error is None else f"the connection broke ({error})"
-        self.ended(self._refusal or closed)
+        self.ended(self._frame_error or closed)
 
     def go_secure(self, transport: Any) -> None:
         """Use TLS from now on."""
@@ -227,7 +227,7 @@ class FrameStream(asyncio.Protocol):
             return
         await self._progress()
 
-    async def room(self, left_ms: float, timeout_ms: int) -> None:
+    async def wait_writable(self, left_ms: float, timeout_ms: int) -> None:
         """Wait, at most `left_ms` of a call's `timeout_ms`, until another request may be queued.
 
         Raises:
@@ -235,7 +235,7 @@ class FrameStream(asyncio.Protocol):
         """
         try:
             # One at a time: the first request may fill the queue again.
-            async with asyncio.timeout(max(0.0, left_ms) / 1000), self._turn:
+            async with asyncio.timeout(max(0.0, left_ms) / 1000), self._write_lock:
                 if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
                     await self.drain()
         except TimeoutError:
@@ -298,7 +298,7 @@ class FrameStream(asyncio.Protocol):
         self._queued = True
         self.endpoint.fair_queue.wait(self)
 
-    def take_turn(self) -> None:
+    def handle_queued(self) -> None:
         """Write and handle what waited for another iteration of the event loop."""
         self._queued = False
         self._flush()
@@ -311,8 +311,8 @@ class FrameStream(asyncio.Protocol):
         self._charge()
         self._count()
 
-    def turn_is_over(self) -> bool:
-        """After each call of a handler: count what it cost; whether other frames have to wait."""
+    def charge_call(self) -> bool:
+        """Charge a call of a handler; return whether the other frames have to wait."""
         put_bytes = self._outbox.put_bytes
         self._cost_bytes += REQUEST_BYTES + put_bytes - self._counted_bytes
         self._counted_bytes = put_bytes
@@ -324,7 +324,7 @@ class FrameStream(asyncio.Protocol):
         return self.endpoint.fair_queue.charge(self, cost_bytes)
 
     def handle_later(self, frame: Any) -> None:
-        """Let `take` have again what it had to put off, before all that waits: now, if it may be handled."""
+        """Give `take` a frame again that it put off, before all that wait; now, if it may be handled."""
         self._waiting.put_first(frame)
         if not (self._paused or self._queued or self._handling or self.closed):
             if self.endpoint.fair_queue.exhausted:
@@ -334,7 +334,7 @@ class FrameStream(asyncio.Protocol):
 
     def _handle_waiting(self) -> None:
         # No more than one iteration can take: the rest would be moved and counted again in each.
-        self._handle(self._waiting.take_first(FRAMES_OF_TURN_MAX))
+        self._handle(self._waiting.take_first(FRAMES_PER_ITERATION_MAX))
 
     def _handle(self, frames: list[Received]) -> None:
         self._handling = True
@@ -344,7 +344,7 @@ class FrameStream(asyncio.Protocol):
                 # Between what was put off meanwhile and what came later.
                 self._waiting.append_before(rest, later)
         except FrameError as error:
-            self._refuse(error)
+            self._reject(error)
             return
         finally:
             self._handling = False
@@ -352,9 +352,9 @@ class FrameStream(asyncio.Protocol):
             self._queue()
         self._flush()
 
-    def _refuse(self, error: FrameError) -> None:
-        self._refusal = str(error)
-        self.report(log, logging.WARNING, "frame refused", problem=error)
+    def _reject(self, error: FrameError) -> None:
+        self._frame_error = str(error)
+        self.report(log, logging.WARNING, "frame rejected", problem=error)
         self.abort()
 
     def report(
@@ -376,7 +376,7 @@ class FrameStream(asyncio.Protocol):
         return self.congested and self.stop_reading()
 
     def stop_reading(self) -> bool:
-        """Stop reading until `go_on`; False where that was so, or where this side does not."""
+        """Stop reading until `go_on`; False when it is paused already, or this side never pauses."""
         if self._paused or self.closed or not self.endpoint.limits.throttles_reading:
             return False
         self._paused = True
@@ -426,7 +426,7 @@ class FrameStream(asyncio.Protocol):
     # --- writing
 
     def _put(self) -> None:
-        """Write now, or with what else is sent in this turn of the event loop."""
+        """Write now, or with what else is sent in this iteration of the event loop."""
         outbox = self._outbox
         if self._handling and outbox.queued_bytes <= self._flush_bytes:
             return

@@ -69,7 +69,7 @@ class TimerWheel:
         return sum(map(len, self._buckets.values()))
 
     def arm(self, timer: Timer, after_ms: float) -> None:
-        """Let `timer` expire after so many ms, at most one tick late; it must not be armed yet.
+        """Let `timer` expire after `after_ms`, at most one tick late; it must not be armed yet.
 
         Cost: about 0.3 µs; O(log n) in the ticks in use when it is the first of its tick.
         """
@@ -93,9 +93,9 @@ class TimerWheel:
     def _set_alarm(self, tick: int) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(tick * self.tick_ms / 1000, self._ring)
+        self._alarm = self._loop.call_at(tick * self.tick_ms / 1000, self._on_alarm)
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         # The loop may call a little early, within the resolution of its clock.
         now = self._loop.time() * 1000 + 0.5

@@ -1,4 +1,4 @@
-"""TLS contexts of servers and clients, and how a server tells TLS from plain connections.
+"""TLS contexts of servers and clients, and how a server recognizes TLS connections.
 
 A frame's first byte is always 0, because the longest frame has 16 MiB; that of a TLS hello is 0x16.
 
@@ -58,9 +58,9 @@ def client_context(config: TlsConfig) -> ssl.SSLContext | None:
 
 
 def load_identity(context: ssl.SSLContext, side: str, cert_path: str, key_path: str, password: str) -> None:
-    """Give a context its certificate and key."""
+    """Load the certificate and key of a context."""
     try:
-        # An empty password, not None: OpenSSL would ask for one on the terminal.
+        # An empty password, not None: OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(cert_path, key_path, password=password)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
@@ -69,7 +69,7 @@ def load_identity(context: ssl.SSLContext, side: str, cert_path: str, key_path: 
 
 
 def load_trusted(context: ssl.SSLContext, side: str, path: str) -> None:
-    """Give a context the authorities that it believes."""
+    """Load the authorities that a context trusts."""
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:

@@ -12,7 +12,7 @@ PIECE_BYTES = 256 << 10
 
 
 class TlsSocket:
-    """A TLS connection behind a plain socket; made by `accepted` and `connected`."""
+    """A TLS connection that is used as a plain socket; made by `accepted` and `connected`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.plain, self._other = socket.socketpair()

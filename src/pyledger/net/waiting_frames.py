@@ -1,4 +1,4 @@
-"""Frames of a connection that came and are not handled yet."""
+"""Received frames of a connection that are not handled yet."""
 
 from collections import deque
 
@@ -26,7 +26,7 @@ class WaitingFrames:
         return len(self._frames)
 
     def append(self, frames: list[Received]) -> None:
-        """Add frames behind all others."""
+        """Add frames after all others."""
         self._frames.extend(frames)
         self.size_bytes += sum(map(size_of, frames))
 

@@ -219,7 +219,7 @@ class Sender:
             return False
         out.target = route.queue
         connection = route.connection
-        if connection is None or not connection.has_room:
+        if connection is None or not connection.writable:
             connection = route.connection = self._client.calls.remoting.ready(route.address)
             if connection is None:
                 return False

@@ -1,6 +1,6 @@
-"""Connections to bookies: requests go out as they come, answers come back in any order.
+"""Connections to bookies: requests are sent as they come, responses arrive in any order.
 
-With TLS, a connection asks for it in clear (START_TLS, in version 3) and says nothing else before it has it.
+With TLS, a connection sends START_TLS (version 3) in clear, and nothing else before the handshake.
 
 Source: BookKeeper proto/PerChannelBookieClient.java.
 """
@@ -21,7 +21,7 @@ from pyledger.net.sockets import open_socket, reason_of
 from pyledger.net.stream import FrameStream
 from pyledger.net.timers import Alarm
 from pyledger.net.tls import client_context
-from pyledger.wire.bookkeeper.start_tls import TLS_QUESTION, check_tls_answer
+from pyledger.wire.bookkeeper.start_tls import TLS_REQUEST, check_tls_answer
 from pyledger.wire.remoting.framing import FrameDecoder, StreamDecoder
 
 log = logger("net")
@@ -43,9 +43,9 @@ class Codec:
 
     decode: Callable[[memoryview], tuple[Hashable, Any]]
     decoder: Callable[[int], StreamDecoder[Any]] = FrameDecoder
-    """Cuts what is received into frames; it may tell of good answers to adds by their numbers alone."""
+    """Splits bytes into frames. It may return successful adds as their first number and their count alone."""
     added: Any = None
-    """What an add gets as its answer then."""
+    """The answer that such an add gets."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class RequestBatch:
         end: After the last.
         done: Gets the number of the first answered request, how many of them have this answer, and the
             answer: `Codec.added`, another one, or None: no answer came.
-        late_at: When no answer is waited for any more, by the clock of the event loop.
+        late_at: When the timeout expires, by the clock of the event loop.
     """
 
     number: int
@@ -83,7 +83,7 @@ class BookieConnection(FrameStream):
         self._sweep = Alarm(self._end_late)
 
     def connection_made(self, transport: Any) -> None:
-        """The connection stands."""
+        """The connection is open."""
         super().connection_made(transport)
         self.endpoint.add(self)
 
@@ -91,7 +91,7 @@ class BookieConnection(FrameStream):
         """Send a whole frame.
 
         Args:
-            key: Tells the answer; requests of one key share the first answer.
+            key: Identifies the answer; requests with the same key share the first answer.
             parts: The frame, with its length.
             timeout_ms: For the answer.
             done: Called once, never before this returns.
@@ -124,7 +124,7 @@ class BookieConnection(FrameStream):
         if not (self.calls or self._batches):
             self.endpoint.wheel.arm(self._sweep, SWEEP_MS)
 
-    # --- what the stream asks
+    # --- what the stream calls
 
     def take(self, frames: list[Any]) -> list[Received]:
         """Hand over answers."""
@@ -142,11 +142,11 @@ class BookieConnection(FrameStream):
         return []
 
     def busy(self) -> bool:
-        """Whether more is likely to be sent in this turn of the event loop."""
+        """Whether more is likely to be sent in this iteration of the event loop."""
         return len(self.calls) + len(self._batches) > 1
 
     def ended(self, problem: str) -> None:
-        """The connection is gone; nobody who waits will be answered."""
+        """The connection is gone: end every waiting request without an answer."""
         event(log, logging.DEBUG, "bookie gone", peer=self.remote_address, problem=problem)
         self.problem = problem
         self._sweep.dispose()
@@ -154,7 +154,7 @@ class BookieConnection(FrameStream):
         self._end_all()
 
     def _added(self, number: int, count: int) -> None:
-        """Adds were answered well."""
+        """Adds succeeded."""
         while count:
             taken = self._answer_batch(number, count, self._codec.added)
             if not taken:
@@ -252,9 +252,9 @@ class BookieClient:
 
         Args:
             address: `host:port`.
-            key: Tells the answer.
+            key: Identifies the answer.
             parts: The frame, with its length.
-            timeout_ms: For the answer, from the moment that the connection stands.
+            timeout_ms: For the answer, counted from when the connection is open.
             done: Gets the answer; None: there is none, or too much waits for the connection. Called once,
                 never before this returns.
         """
@@ -341,14 +341,16 @@ class BookieClient:
     async def _connect(self, address: str) -> BookieConnection:
         loop = asyncio.get_running_loop()
         if self._endpoint is None:
-            self._endpoint = Endpoint(loop, self._config, _unasked, server=False, decoder=self._codec.decoder)
+            self._endpoint = Endpoint(
+                loop, self._config, _no_requests, server=False, decoder=self._codec.decoder
+            )
         endpoint = self._endpoint
         context = self._context
         async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
             plain = await open_socket(address, 0, 0)
             try:
                 if context is not None:
-                    await ask_for_tls(loop, plain)
+                    await request_tls(loop, plain)
                 _, connection = await loop.create_connection(
                     lambda: BookieConnection(endpoint, plain, self._codec, secure=context is not None),
                     sock=plain,
@@ -363,16 +365,16 @@ class BookieClient:
         return connection
 
 
-async def ask_for_tls(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
-    """Have a bookie agree that TLS follows.
+async def request_tls(loop: asyncio.AbstractEventLoop, plain: socket.socket) -> None:
+    """Send START_TLS and wait until the bookie agrees.
 
     Raises:
-        OSError: It does not, or it is gone.
+        OSError: It does not agree, or the connection is gone.
     """
-    await loop.sock_sendall(plain, TLS_QUESTION)
+    await loop.sock_sendall(plain, TLS_REQUEST)
     size = int.from_bytes(await _receive(loop, plain, LENGTH_BYTES), "big")
     if not 0 < size <= TLS_ANSWER_BYTES_MAX:
-        raise ConnectionRefusedError("its answer to START_TLS is none")
+        raise ConnectionRefusedError("its answer to START_TLS is malformed")
     try:
         check_tls_answer(memoryview(await _receive(loop, plain, size)))
     except LedgerFrameError as error:
@@ -389,5 +391,5 @@ async def _receive(loop: asyncio.AbstractEventLoop, plain: socket.socket, size_b
     return data
 
 
-def _unasked(*_request: object) -> None:
-    """Remoting's handler: a bookie asks nothing."""
+def _no_requests(*_request: object) -> None:
+    """Remoting's handler, never called: a bookie sends no requests."""

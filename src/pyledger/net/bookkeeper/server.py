@@ -1,6 +1,6 @@
 """The listening side of a bookie: frames of BookKeeper's protocol, handed on as they come.
 
-A connection speaks TLS from its first byte, or from when its client asks for it (START_TLS, as upstream).
+A connection uses TLS from its first byte, or once its client has sent START_TLS, as upstream.
 
 Source: BookKeeper proto/BookieNettyServer.java, BookieRequestHandler.java.
 """
@@ -54,7 +54,7 @@ class LedgerConnection(FrameStream):
         self._upgrading = False
 
     def connection_made(self, transport: Any) -> None:
-        """The connection stands."""
+        """The connection is open."""
         super().connection_made(transport)
         self.endpoint.add(self)
 
@@ -70,13 +70,13 @@ class LedgerConnection(FrameStream):
 
     @property
     def may_secure(self) -> bool:
-        """Whether TLS can be asked for."""
+        """Whether the client may send START_TLS now."""
         return self._server.context is not None and not self._secure and not self._upgrading
 
     def secure(self, answer: bytes) -> None:
-        """Give an answer, the last one in clear, and speak TLS from then on."""
+        """Send an answer, the last one in clear, and use TLS from then on."""
         self._transport.pause_reading()
-        # What comes by TLS before the handshake is known to be over waits.
+        # Bytes that arrive over TLS before the handshake is known to be complete wait.
         self._paused = self._upgrading = True
         self.write((answer,))
         self._server.spawn(self._upgrade())
@@ -109,18 +109,18 @@ class LedgerConnection(FrameStream):
             self.must_secure = self._upgrading = False
             self.go_on()
 
-    # --- what the stream asks
+    # --- what the stream calls
 
     def take(self, frames: list[Received]) -> list[Received]:
         """Hand on frames, until the connection must be paused; those that have to wait."""
         at, take = 0, self._server.take
         while at < len(frames) and not self.closed:
             at += take(self, frames, at)
-            if self.turn_is_over() or (self.congested and self.must_pause()):
+            if self.charge_call() or (self.congested and self.must_pause()):
                 return frames[at:]
         return []
 
-    def ended(self, problem: str) -> None:  # noqa: ARG002 - nobody waits here to be told
+    def ended(self, problem: str) -> None:  # noqa: ARG002 - no request waits for the reason
         """The connection is gone."""
         self.endpoint.remove(self)
 
@@ -137,7 +137,7 @@ class LedgerServer(RemotingServer):
     """Accepts connections and hands their frames to one taker.
 
     Attributes:
-        requires_tls: Whether nothing else is answered.
+        requires_tls: Whether requests in clear are rejected.
         handshake_s: How long a handshake may take.
     """
 
@@ -168,9 +168,9 @@ class LedgerServer(RemotingServer):
         self.requires_tls = tls.server_mode == "enforcing"
         self.handshake_s = tls.handshake_timeout_ms / 1000
         if self.requires_tls:
-            # It has to hear the question for TLS, which comes in clear.
+            # START_TLS arrives in clear, so the server must accept plain connections.
             tls = replace(tls, server_mode="permissive")
-        super().__init__(_unasked, host=host, port=port, config=config, tls=tls, on_close=on_close)
+        super().__init__(_no_requests, host=host, port=port, config=config, tls=tls, on_close=on_close)
         self.take, self.full = take, full
 
     @property
@@ -190,5 +190,5 @@ class LedgerServer(RemotingServer):
         return LedgerConnection(self, endpoint, accepted, secure=secure)
 
 
-def _unasked(*_request: object) -> None:
-    """Remoting's handler: there is no remoting here."""
+def _no_requests(*_request: object) -> None:
+    """Remoting's handler, never called: a bookie speaks no remoting."""

@@ -23,7 +23,7 @@ from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Endpoint
 from pyledger.net.remoting.connection import Connection, Handler
 from pyledger.net.remoting.name_servers import NameServerList
-from pyledger.net.remoting.request_table import refuse_unknown
+from pyledger.net.remoting.request_table import reject_unknown
 from pyledger.net.sockets import open_socket, reason_of
 from pyledger.net.tls import client_context
 from pyledger.wire.remoting.command import RemotingCommand, encode_head
@@ -54,7 +54,7 @@ class RemotingClient:
         """A client that connects when it is first used.
 
         Args:
-            handler: Answers requests of servers; without, they are refused.
+            handler: Answers requests of servers; without one, they are rejected.
             config: Limits and waits.
             tls: Certificates, and whether to speak TLS at all.
             random: Shuffles the name servers.
@@ -64,7 +64,7 @@ class RemotingClient:
         Raises:
             ConfigError: a certificate cannot be read.
         """
-        self._handler = handler or refuse_unknown
+        self._handler = handler or reject_unknown
         self._config = config or NetConfig()
         self._tls = tls or TlsConfig()
         self._context = client_context(self._tls)
@@ -86,12 +86,12 @@ class RemotingClient:
         """Send a request and wait for its answer.
 
         Args:
-            address: `host:port`; None asks a name server.
+            address: `host:port`; None: a name server.
             command: A request; its opaque is set here.
             timeout_ms: For everything, connecting included.
 
         Raises:
-            RemotingConnectError: nobody answers there; nothing was sent.
+            RemotingConnectError: no connection could be opened; nothing was sent.
             RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
             RemotingTimeoutError: no answer came in time.
             RemotingSendRequestError: the connection broke before the answer came.
@@ -105,7 +105,7 @@ class RemotingClient:
         """Send a request without waiting for free space: the caller limits the bytes to be written itself.
 
         Args:
-            address: `host:port`; None asks a name server.
+            address: `host:port`; None: a name server.
             command: A request; its opaque is set here.
             timeout_ms: For everything, connecting included.
 
@@ -148,12 +148,12 @@ class RemotingClient:
         """Send a request that has no answer; returns when it is queued to be written.
 
         Args:
-            address: `host:port`; None asks a name server.
+            address: `host:port`; None: a name server.
             command: A request; its opaque is set here.
-            timeout_ms: For connecting, for room to write, and for a permit.
+            timeout_ms: For connecting, for space in the write queue, and for a permit.
 
         Raises:
-            RemotingConnectError: nobody answers there.
+            RemotingConnectError: no connection could be opened.
             RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
             RemotingTimeoutError: the peer reads too slowly; nothing was sent.
             RemotingSendRequestError: the connection broke.
@@ -169,18 +169,18 @@ class RemotingClient:
         """The connection to an address, made if there is none.
 
         Args:
-            address: `host:port`; None chooses a name server.
+            address: `host:port`; None: a name server.
             timeout_ms: At most `connect_timeout_ms`, which is also the default.
 
         Raises:
-            RemotingConnectError: nobody answers there in time.
+            RemotingConnectError: no connection could be opened in time.
         """
         limit_ms = self._config.connect_timeout_ms
         return await self._connection(address, limit_ms if timeout_ms is None else timeout_ms)
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that stand now."""
+        """The open connections."""
         return () if self._endpoint is None else tuple(self._endpoint.connections)
 
     @property
@@ -275,7 +275,7 @@ class RemotingClient:
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
         del self._connecting[address]
         if not task.cancelled():
-            task.exception()  # those who wait have it; without this it would be logged when nobody waits
+            task.exception()  # the callers have it; asyncio would log it when none is left
 
     def _connection_closed(self, connection: Connection) -> None:
         self._retire(connection)
@@ -285,7 +285,7 @@ class RemotingClient:
     def ready(self, address: str | None) -> Connection | None:
         """The connection to an address, if a call could be written to it now without waiting."""
         connection = self._connections.get(address or "")
-        return None if connection is None or not connection.has_room else connection
+        return None if connection is None or not connection.writable else connection
 
     def open_connection(self, address: str) -> Connection | None:
         """The connection to an address, if a call could be queued on it now, however much waits there."""
@@ -293,13 +293,13 @@ class RemotingClient:
         return None if connection is None or not connection.takes_calls else connection
 
     def retire(self, address: str) -> None:
-        """Make no further call on the connection to an address, whose server goes away."""
+        """Make no further call on the connection to an address: its server is shutting down."""
         connection = self._connections.get(address)
         if connection is not None and self._config.reconnect_on_go_away:
             self._retire(connection)
 
     def _retire(self, connection: Connection) -> None:
-        """Make no further call on a connection. The server closes it, or its idleness does."""
+        """Make no further call on a connection. The server closes it, or the idle timeout does."""
         for address in [a for a, known in self._connections.items() if known is connection]:
             del self._connections[address]
 
@@ -324,7 +324,7 @@ class RemotingClient:
         *,
         attempts: int,
     ) -> RemotingCommand:
-        refused_by = ""
+        last_address = ""
         for _ in range(attempts):
             connection = self._connections.get(address or self._chosen or "")
             if connection is None or connection.closed:
@@ -337,10 +337,10 @@ class RemotingClient:
             if answer.code != GO_AWAY or not self._config.reconnect_on_go_away:
                 return answer
             self._retire(connection)
-            refused_by = connection.remote_address
+            last_address = connection.remote_address
             if not self._config.retry_on_go_away:
                 break
-        raise RemotingSendRequestError(refused_by, SENT_AWAY)
+        raise RemotingSendRequestError(last_address, SENT_AWAY)
 
     def _call_later(
         self,

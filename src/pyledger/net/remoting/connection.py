@@ -1,6 +1,6 @@
 """One connection of remoting: requests and their answers, both ways.
 
-Requests and answers of the two directions share the connection; only bit 0 of the flag tells them apart.
+Requests and answers of the two directions share the connection; only bit 0 of the flag distinguishes them.
 Invariant: a request in `in_flight` holds one permit, and is either finished or abandoned.
 
 Source: RocketMQ remoting/.../netty/NettyRemotingAbstract.java.
@@ -45,7 +45,7 @@ GO_AWAY_REMARK = "please go away"
 GO_AWAY_ABOVE_VERSION = 475
 """Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
-UNEXPECTED_REMARK = "the request failed for a reason that is in the log of who answers"
+UNEXPECTED_REMARK = "the request failed; the log of the process that answered has the reason"
 FRAME_BYTES = attrgetter("frame_bytes")
 """Of a decoded request, without a call for each; `size_of` is for all frames."""
 Work = Deferred[Any] | asyncio.Future[Any]
@@ -55,7 +55,7 @@ SILENT_MS_MIN = 100
 Source: RocketMQ remoting/.../netty/NettyRemotingClient.java (MIN_CLOSE_TIMEOUT_MILLIS).
 """
 HEAD_BYTES = 64 << 10
-"""Room for the head of a request; it is not encoded yet when room is looked for."""
+"""Reserved for the head of a request, which is not encoded yet when the backlog is checked."""
 
 
 class Connection(FrameStream):
@@ -65,17 +65,17 @@ class Connection(FrameStream):
 
     Attributes:
         remote_address: `ip:port` of the peer.
-        version: Of the peer, as its last request says; 0 before.
-        language: Of the peer, as its last request says; None before, and when it is unknown.
+        version: Of the peer, from its last request; 0 before.
+        language: Of the peer, from its last request; None before, and when it is unknown.
         data: The application's own.
         in_flight: Requests of ours without a response yet, by opaque.
         closed: Nothing can be sent any more.
     """
 
     __slots__ = (
-        "_bytes_in_work",
         "_oneway_ends",
-        "_requests_in_work",
+        "_processing_bytes",
+        "_processing_requests",
         "_timeout_bucket",
         "_work",
         "data",
@@ -90,7 +90,7 @@ class Connection(FrameStream):
         Args:
             endpoint: What the connections of this side share.
             own: The connection's socket.
-            secure: Whether TLS stands between the two; without, bytes are written to the socket itself.
+            secure: Whether TLS is used; without, bytes are written to the socket itself.
         """
         super().__init__(endpoint, own, secure=secure)
         self.version = 0
@@ -100,14 +100,14 @@ class Connection(FrameStream):
         if endpoint.answer_batch is None:
             self._decoder = AnswerDecoder(endpoint.limits.frame_max_bytes, self.in_flight)
         self._timeout_bucket: TimeoutBucket | None = None
-        # What handlers are still at: how many requests each answers, and of how many bytes.
+        # Results that handlers still owe: how many requests each answers, and of how many bytes.
         self._work: dict[Work, tuple[int, int]] = {}
-        self._requests_in_work = self._bytes_in_work = 0
-        # Where in the stream of written bytes each one-way request ends that holds a permit.
+        self._processing_requests = self._processing_bytes = 0
+        # Ends, in the stream of written bytes, of the one-way requests that hold a permit.
         self._oneway_ends: deque[int] = deque()
 
     def connection_made(self, transport: Any) -> None:
-        """The connection stands."""
+        """The connection is open."""
         super().connection_made(transport)
         self.endpoint.add(self)
 
@@ -115,8 +115,8 @@ class Connection(FrameStream):
         """Send a command; on a closed connection it is dropped.
 
         Args:
-            command: A response, or a request whose answer nobody awaits.
-            parts: Sent behind the command's own body, as part of it. Nothing is copied while the peer reads;
+            command: A response, or a request whose response is ignored.
+            parts: Sent after the command's own body, as part of it. Nothing is copied while the peer reads;
                 each view is kept alive until it is written.
         """
         if self.closed:
@@ -136,7 +136,7 @@ class Connection(FrameStream):
 
         Args:
             command: A request; its opaque is set here.
-            timeout_ms: For everything: a permit, room to write, the answer.
+            timeout_ms: For everything: a permit, space in the write queue, the answer.
 
         Raises:
             RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
@@ -151,9 +151,9 @@ class Connection(FrameStream):
             left_ms = timeout_ms - int((loop.time() - started) * 1000)
         try:
             if self._outbox.queued_bytes > endpoint.limits.high_water_mark_bytes:
-                await self.room(left_ms, timeout_ms)
+                await self.wait_writable(left_ms, timeout_ms)
                 left_ms = timeout_ms - int((loop.time() - started) * 1000)
-            self._check_room(command)
+            self._check_backlog(command)
             command.opaque = opaque = endpoint.next_opaque()
             parts = encode_head(command), command.body
         except BaseException:
@@ -173,12 +173,12 @@ class Connection(FrameStream):
         return not self.closed and self.endpoint.async_permits.free > 0
 
     @property
-    def has_room(self) -> bool:
+    def writable(self) -> bool:
         """Whether `start` may be used now."""
         return self.takes_calls and self._outbox.queued_bytes <= self.endpoint.limits.high_water_mark_bytes
 
     def start(self, pending: ResponseFuture, opaque: int, parts: Iterable[Buffer], timeout_ms: int) -> None:
-        """Send an encoded request on a connection that `has_room`, without waiting.
+        """Send an encoded request on a connection that is `writable`, without waiting.
 
         Args:
             pending: Finished with the response or the error, never before this returns.
@@ -207,7 +207,7 @@ class Connection(FrameStream):
         self._send_oneway(command)
 
     async def call_oneway_within(self, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request that has no answer, after waiting at most `timeout_ms` until there is room for it.
+        """Send a request that has no answer, waiting at most `timeout_ms` until it can be queued.
 
         Raises:
             RemotingTooMuchRequestError: no permit became free in time; nothing was sent.
@@ -216,12 +216,12 @@ class Connection(FrameStream):
         """
         started = self.endpoint.loop.time()
         if self._outbox.queued_bytes > self.endpoint.limits.high_water_mark_bytes:
-            await self.room(timeout_ms, timeout_ms)
+            await self.wait_writable(timeout_ms, timeout_ms)
         left_ms = timeout_ms - (self.endpoint.loop.time() - started) * 1000
         await self.endpoint.oneway_permits.take(left_ms, self.remote_address)
         self._send_oneway(command)
 
-    # --- what the stream asks
+    # --- what the stream calls
 
     def take(self, frames: list[Received]) -> list[Received]:
         """Handle frames, until the connection has to be paused."""
@@ -252,7 +252,7 @@ class Connection(FrameStream):
             index += taken
             if self.closed:
                 break
-            if self.turn_is_over():
+            if self.charge_call():
                 return frames[index:]
             if (work or outbox.queued_bytes > self._flush_bytes) and self.must_pause():
                 return frames[index:]
@@ -274,20 +274,20 @@ class Connection(FrameStream):
         self.endpoint.remove(self)
 
     def has_work(self) -> bool:
-        """Whether handlers are still at work."""
+        """Whether handlers are still processing requests."""
         return bool(self._work)
 
     def busy(self) -> bool:
-        """Whether more is likely to be sent in this iteration: several requests are in flight or in work."""
+        """Whether more is likely to be sent in this iteration: several requests are not completed."""
         return len(self.in_flight) > 1 or bool(self._work)
 
     def overworked(self) -> bool:
-        """Whether as many requests are in work as may be."""
-        return self._requests_in_work >= self.endpoint.limits.requests_max
+        """Whether the limit of requests being processed is reached."""
+        return self._processing_requests >= self.endpoint.limits.requests_max
 
     def work_bytes(self) -> int:
-        """Size of the requests in work."""
-        return self._bytes_in_work
+        """Bytes of the requests being processed."""
+        return self._processing_bytes
 
     # --- requests of the peer
 
@@ -312,7 +312,7 @@ class Connection(FrameStream):
         work.add_done_callback(partial(self._work_done, (request,)))
 
     def _answer_batch(self, frames: list[Received], index: int) -> int:
-        """Answer a decoded request, and those that go with it; return how many, 0: it needs the handler."""
+        """Answer a decoded request and the rest of its batch; return how many, 0: it needs the handler."""
         answer_batch, request = self.endpoint.answer_batch, frames[index]
         assert isinstance(request, DecodedRequest)
         requests = cast("list[Frame]", frames)  # a connection whose requests are decoded decodes no answers
@@ -338,13 +338,13 @@ class Connection(FrameStream):
 
     def _begin_work(self, work: Work, requests: int, size_bytes: int) -> None:
         self._work[work] = requests, size_bytes
-        self._requests_in_work += requests
-        self._bytes_in_work += size_bytes
+        self._processing_requests += requests
+        self._processing_bytes += size_bytes
 
     def _end_work(self, work: Work) -> None:
         requests, size_bytes = self._work.pop(work, (0, 0))
-        self._requests_in_work -= requests
-        self._bytes_in_work -= size_bytes
+        self._processing_requests -= requests
+        self._processing_bytes -= size_bytes
         self._count()
 
     def _work_done(self, requests: Sequence[RemotingCommand | DecodedRequest], work: Work) -> None:
@@ -410,8 +410,8 @@ class Connection(FrameStream):
             self.abort()  # before a caller that is notified sends again
         self._fail(late, RemotingTimeoutError(self.remote_address, bucket.timeout_ms))
 
-    def _check_room(self, command: RemotingCommand) -> None:
-        """A request of ours must not be what makes the connection be cut for its backlog."""
+    def _check_backlog(self, command: RemotingCommand) -> None:
+        """Raise if a request of ours would exceed the backlog above which the connection is aborted."""
         if self.closed:
             raise RemotingSendRequestError(self.remote_address, "the connection is closed")
         limit_bytes = self.endpoint.limits.backlog_max_bytes
@@ -426,7 +426,7 @@ class Connection(FrameStream):
         command.flag |= FLAG_ONEWAY
         outbox = self._outbox
         try:
-            self._check_room(command)
+            self._check_backlog(command)
             self.send(command)
         except BaseException:
             self.endpoint.oneway_permits.give()
@@ -438,5 +438,5 @@ class Connection(FrameStream):
 
 
 Handler = Callable[[Connection, RemotingCommand], Answer | Awaitable[Answer]]
-"""Answers a request of the peer. None: nothing is written now; whoever holds the request answers it later.
+"""Answers a request of the peer. None: the handler holds the request and answers it later.
 Called from the event loop, so it must not block; where it has to wait it returns an awaitable."""

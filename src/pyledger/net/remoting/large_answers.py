@@ -1,7 +1,7 @@
-"""Answers that cost as much as a whole table: other connections are served while one is made.
+"""Answers about a whole table: other connections are served while one is made.
 
-A request of a few bytes may ask for all that others have registered. So an answer is kept as long as the
-table stands, one is made at a time, and who asks while one is made waits for it, or for the next.
+A request of a few bytes may query all that others have registered. So an answer is kept until the table
+changes, and only one is made at a time; requests that arrive meanwhile wait for it, or for the next.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ class Made(NamedTuple):
     """An answer that was made."""
 
     number: int
-    """How many were begun before it, and one."""
+    """Counts the answers in the order in which they were begun, from 1."""
     edition: Hashable
     """Of the table, when it was begun."""
     body: bytes
@@ -36,16 +36,16 @@ class LargeAnswers:
         self._made: dict[Hashable, Made] = {}
 
     async def body(self, key: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The body of an answer, not older than the question.
+        """The body of an answer, not older than the request.
 
         Args:
-            key: What is asked for.
+            key: Identifies the answer.
             make: Makes it, without holding up the event loop.
         """
-        asked = self._begun
+        begun_before = self._begun
         async with self._making:
             made = self._made.get(key)
-            if made is None or (made.edition != self._edition() and made.number <= asked):
+            if made is None or (made.edition != self._edition() and made.number <= begun_before):
                 self._begun += 1
                 begun = self._begun, self._edition()
                 self._made.pop(key, None)

@@ -1,4 +1,4 @@
-"""Which name server a client asks.
+"""Which name server a client uses.
 
 The list is shuffled when it is set, and each new choice takes the next one, so that many clients spread out.
 

@@ -15,7 +15,7 @@ from pyledger.wire.remoting.request_bodies import READ_AT_ONCE_MAX_BYTES, limit_
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
-def refuse_unknown(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def reject_unknown(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """Answer a request of a code that has no handler.
 
     The remark begins with a space, as upstream's does.
@@ -30,7 +30,7 @@ def refuse_unknown(_connection: Connection, request: RemotingCommand) -> Remotin
 class HandlerTable:
     """A handler that hands each request to the one registered for its code."""
 
-    def __init__(self, default: Handler = refuse_unknown) -> None:
+    def __init__(self, default: Handler = reject_unknown) -> None:
         self._by_code: dict[int, Handler] = {}
         self._rejects: dict[int, Callable[[], bool]] = {}
         self._default = default

@@ -1,6 +1,6 @@
 """The listening side of remoting.
 
-Connections are accepted here and not by the event loop, so that a connection too many costs nothing, TLS and
+Connections are accepted here and not by the event loop, so that one above the limit costs nothing, TLS and
 plain connections can share a port, and each plain connection keeps its own socket for writing without copies.
 
 Source: RocketMQ remoting/.../netty/NettyRemotingServer.java.
@@ -33,7 +33,7 @@ from pyledger.wire.remoting.framing import StreamDecoder
 
 log = logger("net")
 
-ACCEPTS_PER_TURN = 64
+ACCEPTS_PER_ITERATION = 64
 
 
 class RemotingServer:
@@ -91,11 +91,11 @@ class RemotingServer:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that stand now."""
+        """The open connections."""
         return () if self._endpoint is None else tuple(self._endpoint.connections)
 
     async def bind(self) -> None:
-        """Take the address, and refuse connections until `start`; `port` says where.
+        """Bind the address and set `port`; no connection is accepted before `start`.
 
         Raises:
             ListenError: the address cannot be had.
@@ -108,7 +108,7 @@ class RemotingServer:
         self.port = self._listener.getsockname()[1]
 
     async def start(self) -> None:
-        """Listen; `port` says where.
+        """Listen, and set `port`.
 
         Raises:
             ListenError: the address cannot be had.
@@ -142,10 +142,10 @@ class RemotingServer:
         """Stop: accept nothing, finish what was taken, close every connection. Idempotent.
 
         With `shutdown_gracefully` new requests are answered GO_AWAY first, until all clients have gone or
-        `shutdown_wait_seconds` are over. Requests that a handler holds are its own to answer before.
+        `shutdown_wait_seconds` are over. A handler that holds requests must answer them before.
 
         Args:
-            grace_ms: How long requests in work may take to be answered and written.
+            grace_ms: How long requests being processed may take to be answered and written.
         """
         if self._listener is None:
             return
@@ -162,7 +162,7 @@ class RemotingServer:
             async with asyncio.timeout(grace_ms / 1000):
                 await asyncio.gather(*[connection.finish() for connection in self.connections])
         except TimeoutError:
-            event(log, logging.WARNING, "requests cut off", grace_ms=grace_ms)
+            event(log, logging.WARNING, "unfinished requests dropped", grace_ms=grace_ms)
         await endpoint.close()
         event(log, logging.INFO, "server closed", port=self.port)
 
@@ -184,7 +184,7 @@ class RemotingServer:
         assert self._listener is not None
         assert self._endpoint is not None
         loop = self._endpoint.loop
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(ACCEPTS_PER_ITERATION):
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError):
@@ -201,7 +201,7 @@ class RemotingServer:
             count = len(self._endpoint.connections) + len(self._unopened)
             # The system gives the lowest descriptor that is free.
             if count >= self._config.connections_max or accepted.fileno() >= self._first_kept:
-                self._refuse(accepted, count)
+                self._reject(accepted, count)
                 continue
             self._full = False
             self._unopened.add(accepted)
@@ -214,7 +214,7 @@ class RemotingServer:
         if self._on_open is not None:
             self._on_open(connection)
 
-    def _refuse(self, accepted: socket.socket, count: int) -> None:
+    def _reject(self, accepted: socket.socket, count: int) -> None:
         accepted.close()
         if not self._full:
             self._full = True
@@ -259,7 +259,7 @@ async def first_byte(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -
     """
     arrived = loop.create_future()
 
-    def look() -> None:
+    def peek() -> None:
         if arrived.done():
             return
         try:
@@ -274,7 +274,7 @@ async def first_byte(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -
         else:
             arrived.set_exception(ConnectionResetError("closed without a byte"))
 
-    loop.add_reader(accepted, look)
+    loop.add_reader(accepted, peek)
     try:
         found: int = await arrived
     finally:

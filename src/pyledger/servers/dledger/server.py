@@ -25,7 +25,7 @@ from pyledger.net.endpoint import Frame
 from pyledger.net.event_limiter import Alarms
 from pyledger.net.remoting.client import RemotingClient
 from pyledger.net.remoting.connection import Connection
-from pyledger.net.remoting.request_table import refuse_unknown
+from pyledger.net.remoting.request_table import reject_unknown
 from pyledger.net.remoting.server import RemotingServer
 from pyledger.protocol.dledger.messages import (
     AppendEntryRequest,
@@ -253,7 +253,7 @@ class DLedgerServer:
         pending, code = PendingRequest(connection, command), command.code
         try:
             if code not in REQUEST_CODES:
-                return refuse_unknown(connection, command)
+                return reject_unknown(connection, command)
             if problem := too_large(code, len(command.body)):
                 raise MalformedBodyError("request", "", problem)
             request = decode_request(code, memoryview(command.body))

@@ -9,7 +9,7 @@ from pyledger.wire.bookkeeper import version3
 from pyledger.wire.bookkeeper.protocol_version import LENGTH_BYTES
 
 _BODY = version3.encode_request(StartTlsRequest(txn_id=0))
-TLS_QUESTION = len(_BODY).to_bytes(LENGTH_BYTES, "big") + _BODY
+TLS_REQUEST = len(_BODY).to_bytes(LENGTH_BYTES, "big") + _BODY
 """A whole frame."""
 
 

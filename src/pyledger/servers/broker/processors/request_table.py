@@ -10,7 +10,7 @@ from pyledger.model.remoting_codes import RequestCode
 from pyledger.net.deferred import Deferred
 from pyledger.net.endpoint import Answer, AnswerBatch, BatchAnswer, Frame
 from pyledger.net.remoting.connection import Connection
-from pyledger.net.remoting.request_table import HandlerTable, refuse_unknown
+from pyledger.net.remoting.request_table import HandlerTable, reject_unknown
 from pyledger.servers.broker.context import BrokerContext, Method
 from pyledger.servers.broker.processors.ack_message import AckProcessor
 from pyledger.servers.broker.processors.client_manage import MemberProcessor
@@ -76,7 +76,7 @@ class BrokerHandlers(HandlerTable):
         self, connection: Connection, request: RemotingCommand
     ) -> Answer | Awaitable[Answer]:
         if self._has_operators or self._context is None:
-            return refuse_unknown(connection, request)
+            return reject_unknown(connection, request)
         return self._load_and_answer(connection, request)
 
     async def _load_and_answer(self, connection: Connection, request: RemotingCommand) -> Answer:
