@@ -1,7 +1,7 @@
 """Opens damaged folders, in a process of its own: `python -m tests.store.fuzz_worker CASE SEED SECONDS`.
 
-Prints what it does before each attempt, so that a crash names its folder. Leaves with 1 on the first broken
-promise: an exception that is not ours, a hang, a record whose bytes are not what its CRC says, a reader that
+Prints what it does before each attempt, so that a crash names its folder. Exits with 1 on the first broken
+guarantee: an exception that is not ours, a hang, a record whose bytes do not match its CRC, a reader that
 changed the folder.
 """
 
@@ -33,30 +33,30 @@ MEMORY_BYTES = 4 << 30
 MESSAGES_MAX = 2000
 
 
-class BrokenPromiseError(Exception):
+class BrokenGuaranteeError(Exception):
     """The folder was read or written in a way that must never happen."""
 
 
 @contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """A damaged folder may be refused, by an error of ours; nothing else may come out."""
+def rejections() -> Iterator[None]:
+    """A damaged folder may be rejected with a PyLedgerError; any other exception fails."""
     with contextlib.suppress(PyLedgerError):
         yield
 
 
 def read_everything(store: Path) -> None:
-    """Every way to read, each on its own, so that one refusal does not hide the others."""
+    """Every way to read, each on its own, so that one error does not hide the others."""
     for policy in ("skip", "error"):
-        with refusals(), StoreReader.open(store, on_corrupt=policy) as reader:
+        with rejections(), StoreReader.open(store, on_corrupt=policy) as reader:
             for order in ("log", "queue"):
-                with refusals():
+                with rejections():
                     check_messages(reader.messages(order=order))
-            with refusals():
-                ask(reader)
-        with refusals():
+            with rejections():
+                query_everything(reader)
+        with rejections():
             for batch in arrow.scan(store, on_corrupt=policy):
                 batch.validate(full=True)
-    with refusals():
+    with rejections():
         for _ in itertools.islice(verify(store), MESSAGES_MAX):
             pass
 
@@ -68,7 +68,7 @@ def check_messages(messages: Iterable[object]) -> int:
         count += 1
         record = Record.parse(bytes(message.record_view))
         if record.physical_offset != message.physical_offset or record.body != message.body:
-            raise BrokenPromiseError(f"{message!r} is not what stands at its offset")
+            raise BrokenGuaranteeError(f"{message!r} is not what is at its offset")
         (
             str(message.properties),
             message.tags,
@@ -78,19 +78,19 @@ def check_messages(messages: Iterable[object]) -> int:
             message.tags_code,
         )
         if count % 7 == 1:
-            with refusals():
+            with rejections():
                 message.decompress_body(1 << 20)
     return count
 
 
-def ask(reader: StoreReader) -> None:
+def query_everything(reader: StoreReader) -> None:
     """Look up by queue, time, key and id, with the keys that the log itself names."""
     queues = reader.queues()
     for (topic, queue_id), ends in itertools.islice(queues.items(), 20):
         for timestamp in (0, 1_795_253_000_000, (1 << 63) - 1):
             found = reader.offset_by_time(topic, queue_id, timestamp)
             if not ends.min_offset <= found <= ends.max_offset:
-                raise BrokenPromiseError(f"offset {found} by time lies outside {ends}")
+                raise BrokenGuaranteeError(f"offset {found} by time lies outside {ends}")
         reader.units(topic, queue_id)
     for message in itertools.islice(reader.messages(), 20):
         for key in (message.keys or "").split(" "):
@@ -99,9 +99,9 @@ def ask(reader: StoreReader) -> None:
 
 
 def write_more(store: Path) -> None:
-    """Open for writing: without and with leave to cut the log at damage in its middle."""
+    """Open for writing: without and with permission to truncate the log at damage in its middle."""
     for truncate in (False, True):
-        with refusals():
+        with rejections():
             put_and_get(store, truncate)
 
 
@@ -114,11 +114,11 @@ def put_and_get(store: Path, truncate: bool) -> None:
         ends = living.queue_range("fuzz", 0)
         found = living.get("fuzz", 0, ends.max_offset - 3)
         if [m.physical_offset for m in found.messages] != [r.physical_offset for r in put]:
-            raise BrokenPromiseError(f"put {put}, got {found}")
+            raise BrokenGuaranteeError(f"put {put}, got {found}")
     with StoreReader.open(store, on_corrupt="skip") as reader:
         check_messages(reader.messages(order="log"))
         if check_messages(reader.messages(topics=["fuzz"])) < len(put):
-            raise BrokenPromiseError("messages put after a recovery are gone")
+            raise BrokenGuaranteeError("messages put after a recovery are gone")
 
 
 def attempt(case: GoldenCase, seed: int, scratch: Path) -> None:
@@ -129,7 +129,7 @@ def attempt(case: GoldenCase, seed: int, scratch: Path) -> None:
     before = fingerprint(store)
     read_everything(store)
     if fingerprint(store) != before:
-        raise BrokenPromiseError("reading changed the folder")
+        raise BrokenGuaranteeError("reading changed the folder")
     write_more(store)
 
 

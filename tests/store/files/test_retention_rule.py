@@ -54,9 +54,9 @@ def test_forcing_can_be_switched_off() -> None:
 
 
 def test_a_request_on_demand_lasts_twenty_rounds() -> None:
-    asked = rule()
-    asked.request()
-    assert [asked.decide(12, (10,)).clean for _ in range(22)] == [True] * 20 + [False] * 2
+    requested = rule()
+    requested.request()
+    assert [requested.decide(12, (10,)).clean for _ in range(22)] == [True] * 20 + [False] * 2
 
 
 def make_files(folder: Path, ages_h: list[float], now_ms: int) -> list[str]:

@@ -131,7 +131,7 @@ def some(topic: str, count: int = 20) -> list[bytes]:
 def until_dispatched(store: StoreEngine) -> None:
     """Until the dispatch thread has caught up by itself."""
     end = time.monotonic() + 20
-    while store.statistics().dispatch_behind_bytes:
+    while store.statistics().dispatch_lag_bytes:
         assert time.monotonic() < end, store.statistics().dispatch_problem
         time.sleep(0.05)
 

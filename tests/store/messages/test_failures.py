@@ -249,7 +249,7 @@ def test_a_full_disk_in_dispatch_loses_nothing(tmp_path: Path) -> None:
         store.put(Message("new-topic", b"1"))
         assert store.get("new-topic", 0, 0).status.name == "NO_MESSAGE_IN_QUEUE", "nothing to read it by yet"
         assert store.get("t", 0, 0).messages[0].body == b"0", "readers of other queues go on"
-        assert store.statistics().dispatch_behind_bytes > 0
+        assert store.statistics().dispatch_lag_bytes > 0
         faults.heal(Call.FALLOCATE)
         assert store.get("new-topic", 0, 0).messages[0].body == b"1"
         store.close()

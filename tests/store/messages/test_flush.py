@@ -80,7 +80,7 @@ def test_sync_store_shows_only_what_is_on_disk(tmp_path: Path) -> None:
         assert store.confirmed_where == store.flushed_where == store.max_offset
 
 
-def test_sync_store_flushes_what_nobody_waits_for(tmp_path: Path) -> None:
+def test_sync_store_flushes_puts_without_waiting_callers(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, flush_disk_type="sync", **SMALL) as store:
         result = store.put(Message("t", b"x", properties={"WAIT": "false"}))
         end = result.physical_offset + result.size_bytes
@@ -92,7 +92,7 @@ def test_sync_store_flushes_what_nobody_waits_for(tmp_path: Path) -> None:
 
 
 def test_flush_on_demand_does_not_wait_for_the_service(tmp_path: Path) -> None:
-    """The service sleeps while nobody waits for it; what it sleeps on is not the lock of the files."""
+    """The service sleeps while no caller waits for it; what it sleeps on is not the lock of the files."""
     with StoreEngine.open(tmp_path, flush_disk_type="sync", flush_interval_ms=20_000, **SMALL) as store:
         store.put(Message("t", b"x"))
         begin = time.monotonic()
@@ -204,13 +204,13 @@ LED = """
     faults = IoFaults()
     store = StoreEngine.open(sys.argv[1], flush_disk_type="sync", sync_flush_timeout_ms=20_000,
                               mapped_file_size_bytes=65536)
-    told = []
+    results = []
 
     def put(body):
         try:
-            told.append(store.put(Message("t", body)).queue_offset)
+            results.append(store.put(Message("t", body)).queue_offset)
         except (StoreClosedError, StoreFailedError) as error:
-            told.append(type(error).__name__)
+            results.append(type(error).__name__)
 
     def slow(call_ms):
         faults.delay(Call.MSYNC, call_ms)
@@ -230,7 +230,7 @@ LED = """
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
-def test_who_comes_while_a_caller_flushes_is_flushed_for_next(tmp_path: Path) -> None:
+def test_puts_during_the_flush_of_a_caller_share_the_next_flush(tmp_path: Path) -> None:
     story = (
         LED
         + """
@@ -241,7 +241,7 @@ def test_who_comes_while_a_caller_flushes_is_flushed_for_next(tmp_path: Path) ->
         other.start()
     for thread in [leader, *others]:
         thread.join()
-    assert sorted(told) == list(range(7)), told
+    assert sorted(results) == list(range(7)), results
     assert store.flushed_where == store.max_offset
     assert store.statistics().flush_count <= 4, "others share flushes"
     store.close()
@@ -267,7 +267,7 @@ def test_a_store_may_end_while_a_caller_flushes(tmp_path: Path, end: str) -> Non
         child = os.fork()
         if child == 0:
             put(b"of the child")
-            os._exit(0 if told[1:] == ["StoreClosedError"] else 1)
+            os._exit(0 if results[1:] == ["StoreClosedError"] else 1)
         assert os.waitpid(child, 0)[1] == 0
     else:
         other = threading.Thread(target=put, args=(b"2",))
@@ -280,22 +280,22 @@ def test_a_store_may_end_while_a_caller_flushes(tmp_path: Path, end: str) -> Non
     leader.join()
     slow(0)
     if sys.argv[2] == "fail":
-        assert told == [0, "StoreFailedError", "StoreFailedError"], told
+        assert results == [0, "StoreFailedError", "StoreFailedError"], results
         while store.statistics().failure is None:
             time.sleep(0.001)
-        put(b"refused")
-        assert told[3] == "StoreFailedError"
+        put(b"rejected")
+        assert results[3] == "StoreFailedError"
     store.close()
-    print(*told[1:])
+    print(*results[1:])
     """
     )
-    told = run_child(story, tmp_path, str(tmp_path / "s"), end).split()
+    results = run_child(story, tmp_path, str(tmp_path / "s"), end).split()
     if end == "fork":
-        assert told == ["1"]
+        assert results == ["1"]
     with StoreEngine.open(tmp_path / "s", mapped_file_size_bytes=65536) as store:
         bodies = [m.body for m in store.messages()]
     assert bodies[0] == b"0"
-    assert len(bodies) > max([int(t) for t in told if t.isdigit()], default=0), "what was told is there"
+    assert len(bodies) > max([int(t) for t in results if t.isdigit()], default=0), "confirmed puts"
     assert b"of the child" not in bodies
 
 
@@ -322,7 +322,7 @@ def test_transient_pool_commits_by_itself(tmp_path: Path) -> None:
         assert store.queue_range("t", 0).max_offset == 300
 
 
-def test_checkpoint_is_written_after_what_it_vouches_for(tmp_path: Path) -> None:
+def test_checkpoint_is_written_after_what_it_covers(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, **SMALL, **NEVER) as store:
         result = store.put(Message("t", b"x"))
         before = checkpoint.read(str(tmp_path / "checkpoint"))

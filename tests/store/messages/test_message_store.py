@@ -428,7 +428,7 @@ def test_statistics_count(store: StoreEngine) -> None:
     assert facts.put_count == 10
     assert facts.put_bytes == store.max_offset
     assert facts.flush_count >= 1
-    assert facts.dispatch_behind_bytes == 0
+    assert facts.dispatch_lag_bytes == 0
     assert facts.flushed_where == facts.max_offset == store.max_offset
     assert facts.min_offset == 0
     assert facts.queue_count == 1

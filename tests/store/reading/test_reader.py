@@ -25,21 +25,21 @@ from tests.golden.archive import GoldenCase, fingerprint, golden_case
 from tests.models.recovery import recover
 from tests.support.mappings import mapped_parts, needs_smaps
 
-PLACES = ("topic", "queueId", "queueOffset", "physicalOffset")
+OFFSET_FIELDS = ("topic", "queueId", "queueOffset", "physicalOffset")
 
 
-def place(message: Any) -> tuple[str, int, int, int]:
+def offsets_of(message: Any) -> tuple[str, int, int, int]:
     return message.topic, message.queue_id, message.queue_offset, message.physical_offset
 
 
-def places(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [tuple(line[name] for name in PLACES) for line in lines]
+def offsets_in(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(line[name] for name in OFFSET_FIELDS) for line in lines]
 
 
 @pytest.fixture
 def reader(golden: GoldenCase, pristine_store: Path) -> Iterator[StoreReader]:
     if not golden.loads:
-        pytest.skip("upstream refuses the folder")
+        pytest.skip("upstream does not open the folder")
     with StoreReader.open(pristine_store) as opened:
         yield opened
 
@@ -68,12 +68,12 @@ def test_queues_hold_what_recovery_leaves_them(golden: GoldenCase, reader: Store
 
 
 def test_messages_by_queue_are_those_that_consumers_reach(golden: GoldenCase, reader: StoreReader) -> None:
-    assert [place(m) for m in reader.messages(order="queue")] == places(golden.of_kind("message"))
+    assert [offsets_of(m) for m in reader.messages(order="queue")] == offsets_in(golden.of_kind("message"))
 
 
 def test_messages_by_log_are_all_records(golden: GoldenCase, reader: StoreReader) -> None:
     wanted = [*golden.of_kind("message"), *golden.of_kind("unindexed")]
-    assert [place(m) for m in reader.messages()] == sorted(places(wanted), key=lambda line: line[3])
+    assert [offsets_of(m) for m in reader.messages()] == sorted(offsets_in(wanted), key=lambda line: line[3])
 
 
 def test_units_name_the_records_of_their_queue(golden: GoldenCase, reader: StoreReader) -> None:
@@ -100,29 +100,31 @@ def test_answers_by_time(golden: GoldenCase, reader: StoreReader) -> None:
     if golden.version < "5":
         pytest.skip("4.9 answers with the nearest unit, and picks the file by its modification time")
     for line in golden.of_kind("time"):
-        asked = line["topic"], line["queueId"], line["timestamp"]
-        assert reader.offset_by_time(*asked) == line["lower"], line
-        assert reader.offset_by_time(*asked, upper=True) == line["upper"], line
+        arguments = line["topic"], line["queueId"], line["timestamp"]
+        assert reader.offset_by_time(*arguments) == line["lower"], line
+        assert reader.offset_by_time(*arguments, upper=True) == line["upper"], line
 
 
 def test_messages_by_id(golden: GoldenCase, reader: StoreReader) -> None:
     for message in reader.messages(limit=50):
         found = reader.message_by_id(message.msg_id.lower())
-        assert place(found) == place(message)
+        assert offsets_of(found) == offsets_of(message)
         assert found.body == reader.message_at(message.physical_offset).body
 
 
 def test_queue_files_are_no_authority(golden: GoldenCase, golden_store: Path) -> None:
-    """Missing, behind, or naming records past the end: the answers stay those of the log alone."""
+    """Missing, lagging, or naming records past the end: the answers stay those of the log alone."""
     if not golden.loads:
-        pytest.skip("upstream refuses the folder")
+        pytest.skip("upstream does not open the folder")
     wanted = recover(golden_store)
     for name in ("consumequeue", "batchconsumequeue", "index"):
         shutil.rmtree(golden_store / name, ignore_errors=True)
     with StoreReader.open(golden_store) as reader:
         found = {name: (r.min_offset, r.max_offset) for name, r in reader.queues().items()}
         assert found == {name: r for name, r in wanted.ranges().items() if r[0] != r[1]}
-        assert [place(m) for m in reader.messages(order="queue")] == places(golden.of_kind("message"))
+        assert [offsets_of(m) for m in reader.messages(order="queue")] == offsets_in(
+            golden.of_kind("message")
+        )
         for line in golden.of_kind("key")[:50]:
             assert reader.query_offsets(line["topic"], line["key"]) == wanted.query(
                 line["topic"], line["key"]
@@ -132,7 +134,7 @@ def test_queue_files_are_no_authority(golden: GoldenCase, golden_store: Path) ->
 @with_store("clean-5")
 def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
     with StoreReader.open(store) as reader:
-        wanted = [place(m) for m in reader.messages(order="queue")]
+        wanted = [offsets_of(m) for m in reader.messages(order="queue")]
     last = store / "consumequeue" / "beta" / "0" / f"{0:020d}"
     (store / "abort").touch()
     (store / "checkpoint").unlink()
@@ -140,7 +142,7 @@ def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
     data[20 * 7 :] = bytes(len(data) - 20 * 7)
     last.write_bytes(data)
     with StoreReader.open(store) as reader:
-        assert [place(m) for m in reader.messages(order="queue")] == wanted
+        assert [offsets_of(m) for m in reader.messages(order="queue")] == wanted
 
 
 @pytest.mark.parametrize("lost", ["0" * 20, "*"])
@@ -148,7 +150,7 @@ def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
 def test_units_lost_before_the_derived_ones_are_derived_too(store: Path, lost: str) -> None:
     """A checkpoint that promises too much must not make messages vanish between files and derived units."""
     with StoreReader.open(store) as reader:
-        wanted = [place(m) for m in reader.messages(order="queue")]
+        wanted = [offsets_of(m) for m in reader.messages(order="queue")]
         last_ms = reader.stop.last_store_timestamp
     (store / "abort").touch()
     checkpoint.write(str(store / "checkpoint"), StoreCheckpoint(last_ms + 3001, last_ms + 3001))
@@ -156,7 +158,7 @@ def test_units_lost_before_the_derived_ones_are_derived_too(store: Path, lost: s
         path.unlink()
     with StoreReader.open(store) as reader:
         assert reader.min_offset < reader._recovered_queues().derived_from
-        assert [place(m) for m in reader.messages(order="queue")] == wanted
+        assert [offsets_of(m) for m in reader.messages(order="queue")] == wanted
 
 
 @with_store("deleted-head-5")
@@ -190,18 +192,22 @@ def test_messages_selects(store: Path) -> None:
             ({"key": "key-120"}, lambda m: "key-120" in (m.keys or "").split(" ")),
             ({"topics": ["beta"], "tags": tags[0]}, lambda m: m.topic == "beta" and m.tags == tags[0]),
         ]
-        by_queue = sorted(every, key=place)
-        for asked, wanted in selections:
-            assert [place(m) for m in reader.messages(**asked)] == [place(m) for m in every if wanted(m)]
-            found = [place(m) for m in reader.messages(order="queue", **asked)]
-            assert found == [place(m) for m in by_queue if wanted(m)], asked
+        by_queue = sorted(every, key=offsets_of)
+        for arguments, wanted in selections:
+            assert [offsets_of(m) for m in reader.messages(**arguments)] == [
+                offsets_of(m) for m in every if wanted(m)
+            ]
+            found = [offsets_of(m) for m in reader.messages(order="queue", **arguments)]
+            assert found == [offsets_of(m) for m in by_queue if wanted(m)], arguments
             for count in (0, 1, 50, 10_000):
-                tail = [place(m) for m in reader.messages(tail=count, **asked)]
-                assert tail == [place(m) for m in every if wanted(m)][-count or len(every) :]
-                tail = [place(m) for m in reader.messages(order="queue", tail=count, **asked)]
-                assert tail == found[-count or len(found) :], asked
-        assert [place(m) for m in reader.messages(limit=5)] == [place(m) for m in every[:5]]
-        assert [place(m) for m in reader.messages(tail=9, limit=5)] == [place(m) for m in every[-9:-4]]
+                tail = [offsets_of(m) for m in reader.messages(tail=count, **arguments)]
+                assert tail == [offsets_of(m) for m in every if wanted(m)][-count or len(every) :]
+                tail = [offsets_of(m) for m in reader.messages(order="queue", tail=count, **arguments)]
+                assert tail == found[-count or len(found) :], arguments
+        assert [offsets_of(m) for m in reader.messages(limit=5)] == [offsets_of(m) for m in every[:5]]
+        assert [offsets_of(m) for m in reader.messages(tail=9, limit=5)] == [
+            offsets_of(m) for m in every[-9:-4]
+        ]
 
 
 @with_store("rolled-5")
@@ -263,7 +269,7 @@ def test_missing_log_file_is_damage_in_the_middle(store: Path) -> None:
 
 
 @with_store("short-file-5")
-def test_folder_that_upstream_refuses_is_read_as_far_as_it_is_sound(store: Path) -> None:
+def test_folder_that_upstream_does_not_open_is_read_up_to_the_damage(store: Path) -> None:
     with StoreReader.open(store) as reader:
         assert (len(list(reader.messages())), reader.stop.status) == (99, "short")
         assert len(list(reader.messages(order="queue"))) == 99
@@ -271,7 +277,7 @@ def test_folder_that_upstream_refuses_is_read_as_far_as_it_is_sound(store: Path)
 
 @with_store("crash-5")
 def test_torn_tail_is_the_end_after_a_crash_and_damage_after_a_good_exit(store: Path) -> None:
-    """Pages reach the disk in any order: behind a hole nobody flushed, sound records prove nothing."""
+    """Pages reach the disk in any order: after a hole that was never flushed, valid records prove nothing."""
     with StoreReader.open(store) as reader:
         every = [m.physical_offset for m in reader.messages()]
     path = store / "commitlog" / f"{0:020d}"
@@ -290,7 +296,7 @@ def test_torn_tail_is_the_end_after_a_crash_and_damage_after_a_good_exit(store: 
 
 @with_store("clean-5")
 def test_records_left_over_from_a_longer_log_are_not_read(store: Path) -> None:
-    """Upstream truncates without zeroing: what stands behind a new end was stored before it."""
+    """Upstream truncates without zeroing: what is after a new end was stored before it."""
     with StoreReader.open(store) as reader:
         every = list(reader.messages())
         cut, stale = every[200], every[202]
@@ -299,7 +305,7 @@ def test_records_left_over_from_a_longer_log_are_not_read(store: Path) -> None:
     data = bytearray(path.read_bytes())
     data[cut.physical_offset : stale.physical_offset] = b"\x7f" * (
         stale.physical_offset - cut.physical_offset
-    )  # The record before the cut is newer than those behind it, as after a restart.
+    )  # The record before the truncation is newer than those after it, as after a restart.
     newest = every[199].physical_offset
     data[newest + 56 : newest + 64] = (every[-1].store_timestamp + 1000).to_bytes(8, "big")
     path.write_bytes(data)
@@ -311,7 +317,7 @@ def test_records_left_over_from_a_longer_log_are_not_read(store: Path) -> None:
 def test_refresh_sees_what_was_appended_since(store: Path, tmp_path: Path) -> None:
     whole = shutil.copytree(store, tmp_path / "whole")
     with StoreReader.open(whole) as reader:
-        wanted = [place(m) for m in reader.messages(order="queue")]
+        wanted = [offsets_of(m) for m in reader.messages(order="queue")]
         every = [m.physical_offset for m in reader.messages()]
         answers = {m.unique_key: m.physical_offset for m in reader.messages()}
     cut_at = every[400]
@@ -329,7 +335,7 @@ def test_refresh_sees_what_was_appended_since(store: Path, tmp_path: Path) -> No
             assert [m.physical_offset for m in reader.messages()] == [at for at in every if at < step]
         append_log(whole, store, 1 << 40)
         assert reader.refresh()
-        assert [place(m) for m in reader.messages(order="queue")] == wanted
+        assert [offsets_of(m) for m in reader.messages(order="queue")] == wanted
         last = next(reader.messages(tail=1))
         (found,) = reader.query(last.topic, last.unique_key)
         assert found.physical_offset == answers[last.unique_key]
@@ -344,13 +350,13 @@ def test_refresh_forgets_deleted_head(store: Path) -> None:
             (store / "commitlog" / f"{number * 32768:020d}").unlink()
         assert reader.refresh()
         assert reader.min_offset == 3 * 32768
-        wanted = [place(m) for m in every if m.physical_offset >= 3 * 32768]
-        assert sorted(place(m) for m in reader.messages(order="queue")) == sorted(wanted)
+        wanted = [offsets_of(m) for m in every if m.physical_offset >= 3 * 32768]
+        assert sorted(offsets_of(m) for m in reader.messages(order="queue")) == sorted(wanted)
         assert every[0].body, "messages handed out stay valid"
 
 
 def truncate_log(store: Path, end: int) -> None:
-    """Make a log end at a physical offset, as if nothing had been written behind it yet."""
+    """Make a log end at a physical offset, as if nothing had been written after it yet."""
     for path in (store / "commitlog").iterdir():
         start = int(path.name)
         if start >= end:
@@ -371,7 +377,7 @@ def append_log(whole: Path, store: Path, end: int) -> None:
 
 
 @with_store("clean-5")
-def test_places_and_ids_that_are_not_there_are_refused(store: Path) -> None:
+def test_unknown_offsets_and_ids_raise(store: Path) -> None:
     with StoreReader.open(store) as reader:
         with pytest.raises(OffsetOutOfRangeError):
             reader.message_at(reader.max_offset)

@@ -34,9 +34,9 @@ class EntriesFlusher:
 
     def __init__(self, entries: DLedgerStore) -> None:
         self._entries = entries
-        self.vouched_timestamp_ms = 0
+        self.durable_timestamp_ms = 0
         """Records stored before this time (ms) are committed, and on this disk."""
-        self.vouched_where = 0
+        self.durable_where = 0
         """Physical offset (bytes) of the end of these records."""
 
     @staticmethod
@@ -53,5 +53,5 @@ class EntriesFlusher:
         last = last_record(self._entries, self._entries.committed_index)
         self._entries.flush()
         if last is not None:
-            self.vouched_where, self.vouched_timestamp_ms = last.end_offset, last.store_timestamp_ms
-        return self.vouched_where
+            self.durable_where, self.durable_timestamp_ms = last.end_offset, last.store_timestamp_ms
+        return self.durable_where

@@ -48,7 +48,7 @@ class DispatchWork:
         self._damage: CorruptRecordError | None = None
 
     @property
-    def behind_bytes(self) -> int:
+    def lag_bytes(self) -> int:
         """Bytes of the log that are confirmed and not yet dispatched."""
         return max(0, self._confirmed_where() - self._dispatcher.dispatched_where)
 

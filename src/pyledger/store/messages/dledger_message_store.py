@@ -1,10 +1,10 @@
 """MemberStore: a broker's store whose commit log is the log of a member of a DLedger group.
 
-Each record is the body of one entry, and its physical offset is where that body stands. Queues and index are
+Each record is the body of one entry, and its physical offset is the start of that body. Queues and index are
 built from what the group has committed, and only that can be read. While the member leads, puts append
-entries; who put waits until they are committed. The files of the log stay the member's.
+entries, and a put returns once its entry is committed. The member owns the files of the log.
 
-Differs: upstream can go on behind a plain commit log; here a folder has the one or the other.
+Differs: upstream can append entries to a plain commit log; here a folder has one or the other.
 
 Source: RocketMQ store/.../dledger/DLedgerCommitLog.java.
 """
@@ -44,13 +44,13 @@ WITH_UNITS = (TransactionType.NONE, TransactionType.COMMIT)
 
 
 class MemberStore(StoreEngine):
-    """A store on the log of a group's member. `commit` tells it how far the group is."""
+    """A store on the log of a group's member, which calls `commit` when the group has committed entries."""
 
     def __init__(self, services: StoreServices) -> None:
         super().__init__(services)
         self.leads = False
         self.grown: Callable[[], None] = lambda: None
-        """Told that entries were appended: the group has to get them."""
+        """Called after entries were appended: the member has to replicate them."""
 
     @classmethod
     def open_on(
@@ -61,7 +61,7 @@ class MemberStore(StoreEngine):
         Args:
             path: The store's folder; the log's is in it.
             entries: The log, open; it stays open when the store is closed.
-            leads: Take puts: the member leads its group, and nobody else appends.
+            leads: The member leads its group: the store takes puts, and no other member appends.
             clock: Where the services get the time from.
             settings: As `MessageStore.open` takes them.
 
@@ -81,9 +81,9 @@ class MemberStore(StoreEngine):
         return store
 
     def commit(self, end_offset: int) -> None:
-        """The group has committed all below a physical offset (bytes): it can be read, puts are answered.
+        """The group has committed all below a physical offset (bytes): it can be read, and its puts return.
 
-        A store that is closed does not listen any more.
+        Does nothing on a closed store.
         """
         components = self._components
         if not self._finalizer.alive:
@@ -91,26 +91,25 @@ class MemberStore(StoreEngine):
         if end_offset > components.group.flushed_where and not components.group.closed:
             least = components.log.min_offset
             if least > components.dispatcher.dispatched_where:
-                # The leader has no older entries any more, and the log began anew there.
+                # The leader has no older entries any more, and the log was restarted there.
                 components.dispatch_from(least)
             components.group.publish(end_offset)
             components.dispatch_notifier.notify()
 
     def stand_down(self) -> None:
-        """The member leads no more: who waits is refused, as the next leader may replace what was put."""
+        """The member no longer leads: waiting puts fail, as the next leader may replace their entries."""
         path, components = self.path, self._components
         if self._finalizer.alive:
-            components.refuse(lambda: StoreClosedError(path))
+            components.reject_appends(lambda: StoreClosedError(path))
             components.group.close()
 
     def flush_log(self) -> int:
         """Make the log durable, as leader at a majority of the group; the flushed offset (bytes).
 
-        What is written after that may speak of all that was put before. It waits for as long as the member
-        leads.
+        What is written afterwards may refer to all that was put before. Waits while the member leads.
 
         Raises:
-            StoreClosedError: the member leads no more, and something was not committed.
+            StoreClosedError: the member no longer leads, and something was not committed.
         """
         components, end_offset = self._components, self.max_offset
         flushed_where = super().flush_log()
@@ -131,7 +130,7 @@ def open_member_parts(
     if offset_files(os.path.join(path, LOG_FOLDER)):
         raise StoreFormatError(
             os.path.join(path, LOG_FOLDER),
-            "holds messages, and the log of a group cannot go on behind them here",
+            "holds messages, and the log of a group cannot continue them here",
             "start the group with an empty store, and copy the messages with `pyledger write`",
         )
     folder = read_folder(path, entries=True)
@@ -141,7 +140,7 @@ def open_member_parts(
     recovered = recover_queues(folder, config, entries, known)
     committed = recovered.report.end_offset
     group = GroupCommit(path, flushed_where=committed)
-    # As puts cannot wait for what nobody reads, a store that does not lead refuses them at once.
+    # A store that does not lead rejects puts at once: they would never be committed.
     commit_log = make_commit_log(config, recovered, notifier=None, entries=entries.log)
     if leads:
         count_uncommitted(commit_log, committed)
@@ -156,7 +155,7 @@ def open_member_parts(
 def recover_queues(
     folder: StoreFolder, config: StoreConfig, entries: DLedgerStore, known: StoreCheckpoint
 ) -> RecoveredStore:
-    """Bring queues and index in step with the committed entries; the log itself is sound already."""
+    """Bring queues and index in step with the committed entries; the log itself is recovered already."""
     log = entries.log.data
     committed = max(entries.committed_position, log.min_offset, 0)
     view = log.view(committed)
@@ -182,7 +181,7 @@ def recover_queues(
 
 
 def count_uncommitted(commit_log: CommitLog, committed: int) -> None:
-    """Let queue offsets go on behind entries that are not committed yet, and so have no units."""
+    """Continue queue offsets after entries that are not committed yet, and so have no units."""
     view = commit_log.queue.view()
     scan = MessageScan(view, committed, check=False)
     for message in scan:

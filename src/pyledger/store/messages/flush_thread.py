@@ -1,8 +1,8 @@
-"""What makes the log and the queues durable, and the checkpoint that says so afterwards.
+"""What makes the log and the queues durable, and then writes the checkpoint.
 
 Log: by policy when flushing is asynchronous, on request when it is synchronous. Queues: every second,
-thoroughly every minute. The checkpoint is written after what it vouches for. A failed flush is never
-repeated: it ends the service, which latches the store.
+thoroughly every minute. The checkpoint is written after what it covers. A failed flush is never repeated: it
+ends the service, and the store takes no more writes.
 
 Source: RocketMQ store/.../CommitLog.java (FlushRealTimeService, GroupCommitService, CommitRealTimeService),
 ConsumeQueueStore.java (FlushConsumeQueueService), StoreCheckpoint.java.
@@ -27,7 +27,7 @@ from pyledger.store.queues.queue_set import ConsumeQueueSet
 log = logger("store")
 
 SERVE_MS = 500
-"""Pulse of the synchronous service: it looks for records that nobody waits for, and vouches for the log."""
+"""Interval at which the synchronous service also flushes records that no caller waits for."""
 CHECKPOINT_INTERVAL_MS = 1_000
 
 
@@ -56,10 +56,10 @@ class LogFlusher:
             thorough_interval_ms=config.commit_thorough_interval_ms,
         )
         self._policy.least_pages_at(clock.monotonic_ms())
-        self.vouched_timestamp_ms = 0
+        self.durable_timestamp_ms = 0
         """Records stored before this time are on disk."""
-        self.vouched_where = 0
-        """Physical offset (bytes) that goes with it."""
+        self.durable_where = 0
+        """Physical offset (bytes) of the end of these records."""
 
     def work_by_policy(self) -> int:
         """One round of the asynchronous service; the pause until the next (ms)."""
@@ -69,9 +69,9 @@ class LogFlusher:
         return self._config.flush_interval_ms
 
     def work_by_request(self) -> int:
-        """One round of the synchronous service: flush for who waits, then what nobody waits for; no pause."""
+        """One round of the synchronous service: flush for waiting callers, then all the rest; no pause."""
         timestamp_ms, where = self._commit_log.last_store_timestamp_ms, self._log.wrote_where
-        self._vouch(timestamp_ms, where, self._group.serve(self._log, SERVE_MS, self._flushed))
+        self._note_durable(timestamp_ms, where, self._group.serve(self._log, SERVE_MS, self._flushed))
         while self.flush_once(0):
             pass
         return 0
@@ -87,7 +87,7 @@ class LogFlusher:
         return self._config.commit_interval_ms
 
     def exceeds_bound(self) -> bool:
-        """Whether policy `bounded` wants a flush now."""
+        """Whether policy `bounded` requires a flush now."""
         dirty_bytes = self._log.wrote_where - self._log.flushed_where
         return self._config.flush_policy == "bounded" and dirty_bytes >= self._config.flush_bound_bytes
 
@@ -98,7 +98,7 @@ class LogFlusher:
         while self.flush_once(0):
             pass
         flushed_where = self._log.flushed_where
-        # Another thread may have flushed the last of it and not have told those who wait and read.
+        # Another thread may have flushed the end, and not have notified waiting callers and readers yet.
         self._group.publish(flushed_where)
         return flushed_where
 
@@ -112,15 +112,15 @@ class LogFlusher:
         if not self._log.flush(least_pages):
             return False
         flushed_where = self._log.flushed_where
-        self._vouch(timestamp_ms, where, flushed_where)
+        self._note_durable(timestamp_ms, where, flushed_where)
         self._group.publish(flushed_where)
         self._flushed.notify()
         return True
 
-    def _vouch(self, timestamp_ms: int, where: int, flushed_where: int) -> None:
+    def _note_durable(self, timestamp_ms: int, where: int, flushed_where: int) -> None:
         """Note time and end of the log, both taken before a flush: a later record may have the same time."""
         if flushed_where >= where:
-            self.vouched_timestamp_ms, self.vouched_where = timestamp_ms, where
+            self.durable_timestamp_ms, self.durable_where = timestamp_ms, where
 
 
 def log_policy(config: StoreConfig) -> FlushPolicy:
@@ -163,7 +163,7 @@ class QueueFlusher:
         )
         self._policy.least_pages_at(clock.monotonic_ms())
         self._written = checkpoint_file.read(self._checkpoint_path) or StoreCheckpoint()
-        self._refused = False
+        self._write_failed = False
         self.checkpoint = known
         # The service and callers of `flush` meet here: one at a time may flush, and write the checkpoint.
         self._lock = threading.RLock()
@@ -184,7 +184,7 @@ class QueueFlusher:
     def flush_all(self) -> None:
         """Make queues and index durable as far as the log is, and note that for the checkpoint."""
         with self._lock:
-            timestamp_ms, where = self._flusher.vouched_timestamp_ms, self._flusher.vouched_where
+            timestamp_ms, where = self._flusher.durable_timestamp_ms, self._flusher.durable_where
             complete = self._dispatcher.dispatched_where >= where
             self._queues.flush(0)
             index_ms = self._flush_index()
@@ -194,9 +194,9 @@ class QueueFlusher:
                 self.checkpoint = replace(self.checkpoint, index_msg_timestamp=index_ms)
 
     def write_checkpoint(self) -> None:
-        """Write the checkpoint if it has anything new. A full disk leaves the old one, which is true too."""
+        """Write the checkpoint if it has anything new. On a full disk the old one stays: it is still true."""
         with self._lock:
-            timestamp_ms = self._flusher.vouched_timestamp_ms
+            timestamp_ms = self._flusher.durable_timestamp_ms
             if timestamp_ms > self.checkpoint.physic_msg_timestamp:
                 self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=timestamp_ms)
             if self.checkpoint == self._written:
@@ -204,17 +204,17 @@ class QueueFlusher:
             try:
                 checkpoint_file.write(self._checkpoint_path, self.checkpoint)
             except StoreFullError as error:
-                if not self._refused:
+                if not self._write_failed:
                     event(log, logging.WARNING, "checkpoint not written", reason=error)
-                self._refused = True
+                self._write_failed = True
                 return
-            self._refused = False
+            self._write_failed = False
             self._written = self.checkpoint
 
     def _flush_index(self) -> int:
         """Flush the index files; the end time (ms) of the newest full one.
 
-        One that is not full is never vouched for: a crash leaves its pages in any mixture.
+        The checkpoint covers none that is not full: a crash may keep some of its pages and lose others.
         """
         if self._index is None:
             return 0

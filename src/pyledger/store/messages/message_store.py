@@ -79,10 +79,10 @@ class MessageStore:
             StoreLockedError: another process, or another object of this one, has the folder open for writing.
             StoreNotFoundError: there is no store, and `create` is false.
             StoreFormatError: files of wrong size, foreign files, or queues without a log.
-            CorruptRecordError: records that were durable once are damaged, with sound records behind them.
+            CorruptRecordError: records that were durable once are damaged, with valid records after them.
             ConfigError: an unknown setting, or a value out of range.
 
-        Cost: reads the log from where the last checkpoint vouches for it; after a clean exit its last file.
+        Cost: reads what the last checkpoint does not cover of the log; after a clean shutdown its last file.
         """
         components = open_parts(
             os.fspath(path), config, settings, create=create, truncate_at_corruption=truncate_at_corruption
@@ -184,7 +184,7 @@ class MessageStore:
         return None if group is None else group.register(offset, asyncio.get_running_loop(), timeout_ms)
 
     def appender(self, topic: str, queue_id: int) -> QueueAppender | DurableAppender:
-        """A prepared way to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
+        """An appender to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
 
         Durability: as `put`. With async flush it is the native appender; with sync flush each call waits for
             the flush, so `put_many` is the way to share it.
@@ -228,11 +228,11 @@ class MessageStore:
         return self._reader.messages(start_offset)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
-        """The message whose record stands at a physical offset (bytes).
+        """The message whose record begins at a physical offset (bytes).
 
         Raises:
             OffsetOutOfRangeError: outside the log.
-            CorruptRecordError: no record stands there.
+            CorruptRecordError: no record begins there.
         """
         return self._reader.message_at(physical_offset)
 
@@ -318,11 +318,11 @@ class MessageStore:
         """Run one round of cleaning now: at most `delete_files_max` commit-log files past their retention.
 
         Args:
-            immediate: The oldest files go whatever their age. The last file always stays.
+            immediate: Delete the oldest files whatever their age. The last file always stays.
 
         Returns:
             Paths of the deleted files, those of queues and index that name nothing else included. Empty when
-            nothing may go: repeat until then to delete all.
+            none may be deleted: repeat until then to delete all.
         """
         return self._services.delete_expired(immediate=immediate)
 
@@ -331,7 +331,7 @@ class MessageStore:
         return self._services.statistics()
 
     def close(self) -> None:
-        """Flush everything, bring queues up to date, write the checkpoint, and let the folder go.
+        """Flush everything, bring queues up to date, write the checkpoint, and release the folder.
 
         A store that had failed is closed without an error: the abort file stays, and its next open recovers.
         """
@@ -367,7 +367,7 @@ def end_offset(results: Sequence[PutResult]) -> int:
 
 
 class ClosedParts:
-    """Stands in for the parts of a closed store: whatever is asked of it, the store is closed."""
+    """Replaces the parts of a closed store: any use raises StoreClosedError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -380,7 +380,7 @@ _open_stores: weakref.WeakSet[MessageStore] = weakref.WeakSet()
 
 
 def abandon(services: StoreServices) -> None:
-    """Let an unclosed store go: its object is gone, or the interpreter ends. The abort file stays."""
+    """Release an unclosed store: its object is gone, or the interpreter ends. The abort file stays."""
     services.abandon()
     if not sys.is_finalizing():
         warnings.warn(f"{services.components.path}: the store was not closed", ResourceWarning, stacklevel=2)

@@ -78,7 +78,7 @@ class StoreComponents:
     """What puts wait for; None: they return once they are appended."""
     reader: QueueReader
     report: RecoveryReport
-    refuse: Callable[[Callable[[], Exception] | None], None]
+    reject_appends: Callable[[Callable[[], Exception] | None], None]
     entries: DLedgerStore | None = None
     """The DLedger log that `log` is the data of; None: the store's own log."""
 
@@ -364,6 +364,6 @@ def join_parts(
         put_group=group if waits else None,
         reader=reader,
         report=recovered.report,
-        refuse=commit_log.reject_appends,
+        reject_appends=commit_log.reject_appends,
         entries=entries,
     )

@@ -1,7 +1,7 @@
 """A slave's log: bytes of a master are appended at its end. Queues and index are built from it as always.
 
-The log of an empty slave begins where the first frame says, at the start of one of the master's files; so do
-its queues and its index, whose numbers are those of the master's records.
+The log of an empty slave begins at the offset of the first frame, the start of one of the master's files; so
+do its queues and its index, whose numbers are those of the master's records.
 
 Source: RocketMQ store/.../DefaultMessageStore.java (start: reputFromOffset).
 """
@@ -61,16 +61,16 @@ class StoreReplica:
         """Write a master's bytes at the log's end, a physical offset; the new end (bytes).
 
         Raises:
-            OffsetOutOfRangeError: another place than the end.
-            CorruptRecordError: it would be no record that belongs there; nothing was written.
+            OffsetOutOfRangeError: `offset` is not the end.
+            CorruptRecordError: the bytes are no record of this offset; nothing was written.
             StoreFormatError: the master's files have another size.
-            StoreFullError: no room; nothing was written.
+            StoreFullError: no space; nothing was written.
             StoreFailedError: an earlier flush failed.
 
         Durability: none yet; see `StoreEngine.until_durable`. Queues and index follow after `announce`.
         """
         if offset and not self._log.files:
-            # Before a record counts: dispatch would look for it where the log does not begin.
+            # Before the append: dispatch must begin where the log begins.
             self._dispatch_from(offset)
         end = self._end.append(offset, data)
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
@@ -118,10 +118,10 @@ class StoreReplica:
         self._dispatch_notifier.notify()
 
     def truncate_partial(self) -> int:
-        """Take back the bytes behind the last whole record, durably; how many (bytes).
+        """Truncate the bytes after the last whole record, durably; return how many.
 
         Raises:
-            StoreFailedError: an earlier flush failed, also where there is nothing to take back.
+            StoreFailedError: an earlier flush failed, also when there is nothing to truncate.
         """
         return self._end.truncate_partial()
 

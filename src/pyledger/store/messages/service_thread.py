@@ -26,7 +26,7 @@ class FailureLatch:
         self._lock = threading.Lock()
 
     def set(self, cause: BaseException) -> bool:
-        """Keep the first cause; tell whether this one was it."""
+        """Keep the first cause; return whether this is the first."""
         with self._lock:
             if self.cause is not None:
                 return False
@@ -50,7 +50,7 @@ class Service:
         Args:
             name: Of the service.
             work: One round; how long to sleep until woken (ms).
-            failed: Told when it ends by an error.
+            failed: Called when an error ends it.
             notifier: Ends its sleep.
             rest_ms: After a round: how long (ms) not even a notification starts the next one.
         """
@@ -72,7 +72,7 @@ class Service:
         """End the sleep early."""
         self.notifier.notify()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Let the current round be the last."""
         self._stopping = True
         if os.getpid() == self._pid:
@@ -81,7 +81,7 @@ class Service:
 
     def stop(self) -> None:
         """Wait for the end of the last round. Safe to call twice, and from a forked child."""
-        self.ask_to_stop()
+        self.request_stop()
         if os.getpid() != self._pid or not self._thread.is_alive():
             return
         if self._thread is not threading.current_thread():

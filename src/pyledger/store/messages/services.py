@@ -22,16 +22,16 @@ log = logger("store")
 
 AHEAD_BYTES = 64 << 20
 FILES_AHEAD_MAX = 4
-"""Small files are full within milliseconds: several lie ahead, in case the allocator loses its core."""
+"""Small files are full within milliseconds: several are allocated ahead in case the thread loses its core."""
 GATHER_MS = 2
-"""With sync flush, what the flushes of so long bring is dispatched together: reads do not wait for it."""
+"""With sync flush, what is flushed within this time is dispatched together: reads do not wait for it."""
 FIRST_CLEAN_MS = 60_000
 MS_PER_HOUR = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """What a store has done since it was opened, and where it stands."""
+    """What a store has done since it was opened, and its state."""
 
     put_count: int
     """Messages appended."""
@@ -45,7 +45,7 @@ class StoreStatistics:
     """Physical offset (bytes) up to which the log is on disk."""
     dispatched_where: int
     """Physical offset (bytes) up to which queues and index are built."""
-    dispatch_behind_bytes: int
+    dispatch_lag_bytes: int
     """Confirmed bytes of the log that are not dispatched yet."""
     log_files: int
     queue_count: int
@@ -56,7 +56,7 @@ class StoreStatistics:
     deleted_files: int
     """Commit-log files that retention deleted."""
     disk_full: bool
-    """The disk is so full that puts are refused."""
+    """The disk is so full that puts are rejected."""
     failure: BaseException | None
     """Why the store takes no more writes; None while it does."""
     dispatch_problem: Exception | None
@@ -97,7 +97,7 @@ class StoreServices:
         )
         self._clean_at_ms = clock.monotonic_ms() + FIRST_CLEAN_MS
         self._gathers = config.flush_disk_type == SYNC
-        self._nobody = EventNotifier()
+        self._never_notified = EventNotifier()
         self._dispatch_service = Service(
             "dispatch",
             self._dispatch_round,
@@ -117,7 +117,7 @@ class StoreServices:
             service.start()
 
     def _keep_log(self, flusher: LogFlusher) -> None:
-        """What a log of the store's own needs; that of a DLedger group has its member for it."""
+        """Add the services of a log of the store's own; for that of a DLedger group the member does it."""
         config = self.components.config
         work = flusher.work_by_request if config.flush_disk_type == SYNC else flusher.work_by_policy
         self._flush_service = Service("flush", work, self._failed)
@@ -126,7 +126,7 @@ class StoreServices:
             self._services.append(Service("commit", flusher.commit, self._failed))
 
     def _keep_ahead(self) -> None:
-        """Have room and pages ready before they are needed."""
+        """Allocate files and pages before they are needed."""
         components = self.components
         self._chunk_service = Service("chunk", self._chunk_ahead.work, self._failed)
         self._services.append(self._chunk_service)
@@ -136,16 +136,16 @@ class StoreServices:
         self._allocator.start()
 
     def append_by_file(self) -> None:
-        """Appends go past the mapping from now on: room is all that they need."""
+        """Appends bypass the mapping from now on: they need allocated blocks, but no pages in memory."""
         self._chunk_ahead.populates = False
 
     # -- what the threads do
 
     def _dispatch_round(self) -> int:
-        gathers = self._gathers and self._dispatch.behind_bytes > 0
+        gathers = self._gathers and self._dispatch.lag_bytes > 0
         pause_ms = self._dispatch.work()
         if gathers:
-            self._nobody.wait(GATHER_MS)
+            self._never_notified.wait(GATHER_MS)
         if self._flush_service is None:
             return pause_ms
         if self._flusher.exceeds_bound():
@@ -165,7 +165,7 @@ class StoreServices:
         return pause_ms
 
     def _failed(self, name: str, error: BaseException) -> None:
-        """A service ended: no more writes, and every later one says why. Readers go on."""
+        """A service failed: every later write raises its error. Readers continue."""
         cause = (
             error.__cause__ if isinstance(error, StoreFailedError) and error.__cause__ is not None else error
         )
@@ -181,12 +181,12 @@ class StoreServices:
         )
         path = self.components.path
 
-        def refusal() -> Exception:
+        def store_failed() -> Exception:
             failure = StoreFailedError(path)
             failure.__cause__ = cause
             return failure
 
-        self.components.refuse(refusal)
+        self.components.reject_appends(store_failed)
         self.components.group.fail(cause)
 
     # -- on demand
@@ -217,7 +217,7 @@ class StoreServices:
             raise StoreFailedError(self.components.path) from self._latch.cause
 
     def wait_flushed(self, offset: int, timeout_ms: int) -> bool:
-        """Wait until the flush service has passed an offset (bytes); False when it was late."""
+        """Wait until the flush service has passed an offset (bytes); False after the timeout."""
         return bool(self.components.group.wait(offset, timeout_ms))
 
     # -- retention
@@ -235,10 +235,10 @@ class StoreServices:
             event(
                 log,
                 logging.WARNING,
-                "disk full" if decision.disk_full else "disk has room",
+                "disk full" if decision.disk_full else "disk no longer full",
                 path=self.components.path,
             )
-            self._refuse_when_full(decision.disk_full)
+            self._reject_when_full(decision.disk_full)
         if not decision.clean:
             return []
         return self._delete(immediate=decision.immediate)
@@ -250,7 +250,7 @@ class StoreServices:
         return self._delete(immediate=immediate)
 
     def _follow_log(self) -> list[str]:
-        """The member removes files of its log: let queues and index go that name nothing else."""
+        """The member removed files of its log: delete those of queues and index that name nothing else."""
         components = self.components
         with self._delete_lock:
             least = components.log.min_offset
@@ -260,7 +260,7 @@ class StoreServices:
         return gone
 
     def _delete(self, *, immediate: bool) -> list[str]:
-        """Delete the oldest that may go: `delete_files_max` log files at most, and what names only them."""
+        """Delete the oldest expired log files, `delete_files_max` at most, and what names only them."""
         components = self.components
         # Rounds on demand and by the hour may meet: each counts what the other has left.
         with self._delete_lock:
@@ -271,7 +271,7 @@ class StoreServices:
                 immediate=immediate,
                 batch_max=components.config.delete_files_max,
             )
-            # What is not dispatched yet must not go: its queue offsets would be lost.
+            # What is not dispatched yet must stay: its queue offsets would be lost.
             while count and components.log.files[count].start_offset > components.dispatcher.dispatched_where:
                 count -= 1
             if count == 0:
@@ -287,17 +287,17 @@ class StoreServices:
         return gone
 
     def _keep_queue_offsets(self) -> None:
-        """Make the units durable that will be all that tells a queue's offsets once its records are gone."""
+        """Make units durable: once the records are deleted, only they have the offsets of a queue."""
         try:
             self._queue_flusher.flush_all()
         except PyLedgerError as error:
             self._failed("retention", error)
             raise
 
-    def _refuse_when_full(self, full: bool) -> None:
+    def _reject_when_full(self, full: bool) -> None:
         if self._latch.cause is None:
             path = self.components.path
-            self.components.refuse((lambda: StoreFullError(path, "put into")) if full else None)
+            self.components.reject_appends((lambda: StoreFullError(path, "put into")) if full else None)
 
     # -- facts
 
@@ -311,7 +311,7 @@ class StoreServices:
             max_offset=components.log.max_offset,
             flushed_where=components.log.flushed_where,
             dispatched_where=components.dispatcher.dispatched_where,
-            dispatch_behind_bytes=self._dispatch.behind_bytes,
+            dispatch_lag_bytes=self._dispatch.lag_bytes,
             log_files=len(components.log.files),
             queue_count=len(components.queues.queues),
             index_files=0 if components.index is None else len(components.index.files),
@@ -327,9 +327,9 @@ class StoreServices:
     # -- the end
 
     def close(self) -> None:
-        """Stop the threads, make everything durable, take the abort file away if all is complete."""
+        """Stop the threads, make everything durable, remove the abort file if all is complete."""
         components = self.components
-        components.refuse(self._closed_error)
+        components.reject_appends(self._closed_error)
         clean = False
         try:
             try:
@@ -351,8 +351,8 @@ class StoreServices:
             components.lock.release()
 
     def abandon(self) -> None:
-        """Stop the threads and let the folder go without flushing: the owner did not close the store."""
-        self.components.refuse(self._closed_error)
+        """Stop the threads and release the folder without flushing: the owner did not close the store."""
+        self.components.reject_appends(self._closed_error)
         self._stop_threads()
         self._release()
         self.components.lock.release()
@@ -362,7 +362,7 @@ class StoreServices:
 
     def _stop_threads(self) -> None:
         for service in self._services:
-            service.ask_to_stop()
+            service.request_stop()
         # Wake the callers that wait in the group commit: they no longer wait for the disk.
         self.components.group.close()
         for service in self._services:

@@ -115,7 +115,7 @@ def runtime_table(context: BrokerContext, disk: DiskSpace) -> dict[str, str]:
         "msgGetTotalTodayNow": counts.messages_given,
         "commitLogMinOffset": facts.min_offset,
         "commitLogMaxOffset": facts.max_offset,
-        "dispatchBehindBytes": facts.dispatch_behind_bytes,
+        "dispatchBehindBytes": facts.dispatch_lag_bytes,
         "remainHowManyDataToFlush": size_text(max(0, facts.max_offset - facts.flushed_where)),
         "remainTransientStoreBufferNumbs": INT_MAX,
         "pageCacheLockTimeMills": 0,
