@@ -99,7 +99,7 @@ class ChaosBookies:
         process.communicate()
         return process.returncode
 
-    async def trouble(self) -> str:
+    async def inject_fault(self) -> str:
         """One bookie goes, or one that is gone comes back."""
         down = [name for name in self.names if name not in self.running]
         if down and (len(down) == DOWN_MAX or self.random.random() < 0.5):
@@ -154,7 +154,7 @@ class ChaosBookies:
 
     # --- the whole run
 
-    async def run(self, troubles: Callable[[], Awaitable[bool]]) -> list[str]:
+    async def run(self, next_fault: Callable[[], Awaitable[bool]]) -> list[str]:
         """Play, bring all back, and look; what was wrong."""
         async with locate(self.metadata) as cluster:
             await cluster.format()
@@ -164,7 +164,7 @@ class ChaosBookies:
             async with AsyncLedgerClient(self.metadata, config=PATIENT) as client:
                 writers = [asyncio.create_task(self.write(client, number)) for number in range(WRITERS)]
                 try:
-                    while await troubles():
+                    while await next_fault():
                         assert not any(one.done() for one in writers), [one for one in writers if one.done()]
                 finally:
                     self.over = True
@@ -214,12 +214,12 @@ def main() -> int:
         bookies = ChaosBookies(folder, options.seed, autorecovery=True)
         end = time.monotonic() + options.seconds
 
-        async def troubles() -> bool:
-            await bookies.trouble()
+        async def next_fault() -> bool:
+            await bookies.inject_fault()
             await asyncio.sleep(bookies.random.uniform(0, 2))
             return time.monotonic() < end
 
-        return bookies, await bookies.run(troubles)
+        return bookies, await bookies.run(next_fault)
 
     with tempfile.TemporaryDirectory() as folder:
         bookies, found = asyncio.run(work(Path(folder)))

@@ -1,4 +1,4 @@
-"""A group of processes that are killed, stopped, cut off and given wrong clocks, while clients use it.
+"""A group of processes that are killed, stopped, disconnected and given wrong clocks, while clients use it.
 
 python -m tests.chaos.group --seconds 300 --seed 1
 """
@@ -74,7 +74,7 @@ class ChaosGroup:
                 assert line, f"{name} did not start"
 
     def command(self, name: str, peers: str) -> list[str]:
-        """How a member is started that knows the others by `peers`."""
+        """Return the command line of a member that reaches the others by `peers`."""
         words = [name, peers, str(self.folder), str(self.random.choice(RATES)), str(self.heart_beat_ms)]
         return [sys.executable, "-m", "tests.chaos.member", *words]
 
@@ -94,28 +94,28 @@ class ChaosGroup:
             self.running[name].send_signal(signal.SIGCONT)
         self.stopped.clear()
 
-    def cut_off(self, name: str, *, ways: int) -> None:
-        """Cut what a member sends (1), what it is sent (2), or both (3)."""
+    def disconnect(self, name: str, *, ways: int) -> None:
+        """Disconnect what a member sends (1), receives (2), or both (3)."""
         for (a, b), link in self.links.items():
             if (ways & 1 and a == name) or (ways & 2 and b == name):
-                link.cut()
+                link.disconnect()
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         for link in self.links.values():
-            link.mend()
+            link.reconnect()
 
     async def heal(self) -> None:
-        """All members run and reach one another."""
+        """Let all members run and reach one another."""
         self.go_on()
-        self.mend()
+        self.reconnect()
         await self.start(*(name for name in self.names if name not in self.running))
 
-    async def trouble(self) -> str:
-        """One fault, which the next calls do not mend by themselves."""
+    async def inject_fault(self) -> str:
+        """Inject a fault that lasts until `heal`."""
         rng, name = self.random, self.random.choice(self.names)
-        kind = rng.choice(("kill", "kill all", "stop", "cut", "cut", "jump", "break"))
+        kind = rng.choice(("kill", "kill all", "stop", "disconnect", "disconnect", "jump", "break"))
         if name in self.stopped or name not in self.running:
-            kind = "cut"
+            kind = "disconnect"
         match kind:
             case "kill":
                 self.kill(name)
@@ -124,8 +124,8 @@ class ChaosGroup:
                     self.kill(one)
             case "stop":
                 self.stop(name)
-            case "cut":
-                self.cut_off(name, ways=rng.randint(1, 3))
+            case "disconnect":
+                self.disconnect(name, ways=rng.randint(1, 3))
             case "jump":
                 self.jump(name)
             case "break":
@@ -146,7 +146,7 @@ class ChaosGroup:
     # --- clients
 
     async def use(self, number: int) -> None:
-        """Append and read until it is over; what is not known is never tried again."""
+        """Append and read until the end; never retry an operation whose outcome is unknown."""
         count, rng = 0, random.Random(number)
         async with DLedgerClient("g", self.peers, timeout_ms=CALL_TIMEOUT_MS) as client:
             while not self.over:
@@ -191,7 +191,7 @@ class ChaosGroup:
             while self.acknowledged < wanted:
                 await asyncio.sleep(0.02)
 
-        async def troubles() -> bool:
+        async def next_fault() -> bool:
             await progress()
             left.pop(0)()
             await progress()
@@ -199,16 +199,16 @@ class ChaosGroup:
             await progress()
             return bool(left)
 
-        return await self.run(troubles)
+        return await self.run(next_fault)
 
-    async def run(self, troubles: Callable[[], Awaitable[bool]]) -> list[str]:
-        """Start, let `troubles` happen until it says that it was enough, heal, and judge."""
+    async def run(self, next_fault: Callable[[], Awaitable[bool]]) -> list[str]:
+        """Start, call `next_fault` until it returns False, heal, and check."""
         for link in self.links.values():
             await link.start()
         try:
             await self.start(*self.names)
             users = [asyncio.ensure_future(self.use(number)) for number in range(CLIENTS)]
-            while await troubles():
+            while await next_fault():
                 pass
             await self.heal()
             self.over = True
@@ -229,7 +229,7 @@ class ChaosGroup:
                 await link.close()
 
     def _agree(self) -> bool:
-        """Do all folders hold the same? Not while one of them is being cut."""
+        """Return whether all folders are equal; not while one is being truncated."""
         try:
             found = {tuple(entry[:7] for entry in self._entries(name)) for name in self.names}
         except PyLedgerError:
@@ -263,8 +263,8 @@ def main() -> int:
         group = ChaosGroup(folder, options.seed, options.nodes)
         end = time.monotonic() + options.seconds
 
-        async def troubles() -> bool:
-            print(await group.trouble(), flush=True)
+        async def next_fault() -> bool:
+            print(await group.inject_fault(), flush=True)
             await asyncio.sleep(group.random.uniform(0.1, 3))
             if group.random.random() < 0.5:
                 print("heal", flush=True)
@@ -272,7 +272,7 @@ def main() -> int:
                 await asyncio.sleep(group.random.uniform(0.1, 3))
             return time.monotonic() < end
 
-        return group, await group.run(troubles)
+        return group, await group.run(next_fault)
 
     with tempfile.TemporaryDirectory() as folder:
         group, found = asyncio.run(work(Path(folder)))

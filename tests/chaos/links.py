@@ -1,11 +1,11 @@
-"""Links between members that can be cut: a proxy on loopback for each direction of each pair."""
+"""Links between members that can be disconnected: a proxy on loopback per direction of each pair."""
 
 import asyncio
 import contextlib
 
 
 class Link:
-    """Forwards connections to one address; while it is cut nothing passes, in either way of a connection."""
+    """Forwards connections to one address; while disconnected, no byte passes in either direction."""
 
     def __init__(self, target: str, *, delay_s: float = 0.0) -> None:
         host, _, port = target.rpartition(":")
@@ -28,16 +28,16 @@ class Link:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), 1)
 
-    def cut(self) -> None:
-        """Let nothing pass: bytes wait, as on a network that drops them for now."""
+    def disconnect(self) -> None:
+        """Hold all bytes, as a network that drops them for a while."""
         self._open.clear()
 
-    def mend(self) -> None:
-        """Let everything pass again, what has waited included."""
+    def reconnect(self) -> None:
+        """Forward bytes again, those that were held first."""
         self._open.set()
 
     def reset(self) -> None:
-        """Break the connections that stand."""
+        """Abort the open connections."""
         for writer in tuple(self._writers):
             writer.transport.abort()
 
@@ -61,7 +61,7 @@ class Link:
                 self._writers.discard(one)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass bytes on, in their order; the end of one direction ends the other."""
+        """Forward bytes in order; the end of one direction ends the other."""
         loop = asyncio.get_running_loop()
         while data := await reader.read(1 << 16):
             if self.delay_s:

@@ -1,8 +1,8 @@
 """Is what clients saw of a replicated log possible if it were one log at one place (linearizable)?
 
 The order in the log is the order of operations, so there is nothing to search for. An append takes effect at
-its index. A read that was told `index` takes effect behind that entry and before the next one. What remains
-is to hold this order against the clock: no operation may begin after one that stands later has ended.
+its index. A read that returned `index` takes effect after that entry and before the next one. It remains
+to compare this order with the clock: no operation may begin after a later one in the log has ended.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ NEVER = float("inf")
 
 
 class Outcome(Enum):
-    """What a client was told."""
+    """The result that a client got."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -21,7 +21,7 @@ class Outcome(Enum):
 
 
 class Append(NamedTuple):
-    """A client appended a body that nobody else appends. `end` is when it was told, in seconds."""
+    """A client appended a body that no other client appends. `end` is the time of the response (s)."""
 
     body: bytes
     begin: float
@@ -31,7 +31,7 @@ class Append(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A client asked how far to read, and was told."""
+    """A client requested the read index, and got it."""
 
     begin: float
     end: float
@@ -59,16 +59,16 @@ def violations(appends: Sequence[Append], reads: Sequence[Read], log: Mapping[in
     sent = {one.body: one for one in appends}
     for index, body in log.items():
         if body in places:
-            yield f"{body!r} stands at {places[body]} and at {index}"
+            yield f"{body!r} is at {places[body]} and at {index}"
         elif body not in sent:
-            yield f"nobody appended {body!r}, which stands at {index}"
+            yield f"no client appended {body!r}, which is at {index}"
         places[body] = index
     for one in appends:
         place = places.get(one.body)
         if one.outcome is Outcome.DONE and place != one.index:
-            yield f"{one.body!r} was acknowledged at {one.index} and stands at {place}"
+            yield f"{one.body!r} was acknowledged at {one.index} and is at {place}"
         elif one.outcome is Outcome.REFUSED and place is not None:
-            yield f"{one.body!r} was refused and stands at {place}"
+            yield f"{one.body!r} was rejected and is at {place}"
     yield from _disorder(sorted(_effects(appends, reads, places)))
 
 
@@ -85,10 +85,10 @@ def _effects(
 
 
 def _disorder(effects: Sequence[Effect]) -> Iterator[str]:
-    """Effects that stand behind one that began only after they had ended."""
+    """Yield operations that take effect after one that began only when they had ended."""
     latest: Effect | None = None
     for one in effects:
         if latest is not None and one.place != latest.place and one.end < latest.begin:
-            yield f"{one.what} at {one.place[0]} ended before the {latest.what} began, and stands behind it"
+            yield f"{one.what} at {one.place[0]} ended before the {latest.what} began, and follows it"
         if latest is None or one.begin > latest.begin:
             latest = one

@@ -19,9 +19,9 @@ def test_whichever_bookies_are_killed_what_was_acknowledged_is_there(tmp_path: P
     bookies = ChaosBookies(tmp_path, 7, autorecovery=False)
     left = TROUBLES
 
-    async def troubles() -> bool:
+    async def next_fault() -> bool:
         nonlocal left
-        await bookies.trouble()
+        await bookies.inject_fault()
         wanted = bookies.acknowledged + MORE
         while bookies.acknowledged < wanted:
             await asyncio.sleep(PAUSE_S)
@@ -29,7 +29,7 @@ def test_whichever_bookies_are_killed_what_was_acknowledged_is_there(tmp_path: P
         return left > 0
 
     async def work() -> None:
-        assert await bookies.run(troubles) == []
+        assert await bookies.run(next_fault) == []
 
     on_a_loop(work)
     assert bookies.kills >= TROUBLES // 2

@@ -19,8 +19,8 @@ def test_whatever_happens_to_one_member_the_others_go_on_and_nothing_is_lost(tmp
     faults = (
         lambda: group.kill("n1"),
         lambda: group.stop("n0"),
-        lambda: group.cut_off("n2", ways=3),
-        lambda: group.cut_off("n1", ways=1),
+        lambda: group.disconnect("n2", ways=3),
+        lambda: group.disconnect("n1", ways=1),
         lambda: group.jump("n0"),
     )
 

@@ -21,7 +21,7 @@ KILLS = 6
 
 
 def publish(store: Path, job: str, number: int, batch_id: int = -1, event: int = -1) -> int:
-    """Run a publisher, kill it at that call; how many calls it made, 0 for one that was killed."""
+    """Run a publisher and kill it at a call; return the number of its calls, 0 if it was killed."""
     path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "spark_ext", ROOT)))
     arguments = [str(store), job, str(number), str(batch_id), str(event)]
     publisher = subprocess.Popen(
@@ -30,13 +30,13 @@ def publish(store: Path, job: str, number: int, batch_id: int = -1, event: int =
     )  # fmt: skip
     assert publisher.stdout is not None
     with publisher, publisher.stdout as output:
-        told = b""
-        for told in output:
-            if told == b"now\n":
+        line = b""
+        for line in output:
+            if line == b"now\n":
                 publisher.send_signal(signal.SIGKILL)
         killed = publisher.wait(300) == -signal.SIGKILL
     assert killed or publisher.returncode == 0
-    return 0 if killed else int(told)
+    return 0 if killed else int(line)
 
 
 def rows_of_jobs(store: Path) -> dict[int, Counter[int]]:

@@ -45,7 +45,7 @@ def test_whichever_member_is_killed_or_cut_off_nothing_is_lost(ours: tuple[str, 
     group = MixedGroup(tmp_path, ours)
     faults = [
         *(partial(group.kill, name) for name in group.names),
-        *(partial(group.cut_off, name, ways=3) for name in ("n0", "n2")),
+        *(partial(group.disconnect, name, ways=3) for name in ("n0", "n2")),
     ]
 
     async def work() -> None:

@@ -62,15 +62,15 @@ class Broker:
         self.clients[channel] = client
         member = Client(channel, client.client_id, 0, 479, self.clock.now_ms)
         wanted = [Subscription(TOPIC, version=1)]
-        self.tell(self.consumers.heartbeat(GROUP, member, ConsumerState(), wanted))
+        self.notify(self.consumers.heartbeat(GROUP, member, ConsumerState(), wanted))
 
     def close(self, channel: str) -> None:
         self.clients.pop(channel, None)
         self.polls.drop_channel(channel)
         for notice in self.consumers.close_channel(channel):
-            self.tell(notice)
+            self.notify(notice)
 
-    def tell(self, notice: Notice | None) -> None:
+    def notify(self, notice: Notice | None) -> None:
         for channel in notice.channels if notice else ():
             if (client := self.clients.get(str(channel))) is not None:
                 self.network.send(NAME, channel, client.ids_changed)

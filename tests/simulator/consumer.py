@@ -1,7 +1,7 @@
-"""A consumer of the real rules: heartbeats, rebalances, locks where it keeps order, pulls, commits.
+"""A consumer with the real rules: heartbeats, rebalances, locks for orderly consumption, pulls, commits.
 
-What it pulled waits in the process queues of the client. Without order, messages are finished in any order;
-in order, one after the other. Some fail: they come again, and in order they hold their queue.
+Pulled messages wait in the process queues of the client. They are consumed in any order, or one at a time if
+orderly. Some fail and are consumed again; an orderly queue waits for that.
 """
 
 from collections.abc import Callable, Collection
@@ -38,17 +38,18 @@ class Pulled:
 
 @dataclass(eq=False)
 class Share:
-    """A queue that a consumer has; `offset` is None until the broker has told it."""
+    """A queue that a consumer has; `offset` is None until the broker has returned it."""
 
     messages: ProcessQueue[Pulled]
     offset: int | None = None
-    turn: int = 0
+    pulls: int = 0
+    """Number of the latest pull; responses to earlier ones are ignored."""
     works: bool = False
-    """In order: a listener has messages of it."""
+    """Orderly: a listener is consuming its messages."""
 
 
 class Consumer:
-    """One process; `start` after a crash begins with nothing."""
+    """A client process; `start` after a crash begins without state."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Consumer:
         self.offsets = OffsetTable()
         self.channel = f"{self.client_id}#{self.life}"
         self.queues = ()
-        self.every(30_000, self.ask_route)
+        self.every(30_000, self.request_route)
         self.every(30_000, self.heartbeat)
         self.every(20_000, self.rebalance)
         self.every(5000, self.commit)
@@ -101,8 +102,8 @@ class Consumer:
 
         again()
 
-    def ask_route(self) -> None:
-        """Ask for the route; one that nobody knows leaves the last one."""
+    def request_route(self) -> None:
+        """Request the route; an unknown one leaves the last in place."""
 
         def known(views: tuple[tuple[MessageQueue, ...], ...]) -> None:
             is_first = not self.queues
@@ -120,7 +121,7 @@ class Consumer:
         then: Callable[..., None],
         server: str = NAME,
     ) -> None:
-        """Send a request; the first answer counts, and only in this life."""
+        """Send a request; only the first response counts, and only in the same process."""
         life, answered = self.life, False
 
         def receive(*values: Any) -> None:
@@ -135,7 +136,7 @@ class Consumer:
         channel = self.channel
         self.network.send(channel, server, lambda: request(channel, *arguments, reply=reply))
 
-    def tell(self, request: Callable[..., None], *arguments: Any) -> None:
+    def send_oneway(self, request: Callable[..., None], *arguments: Any) -> None:
         channel = self.channel
         self.network.send(channel, NAME, lambda: request(channel, *arguments))
 
@@ -159,7 +160,7 @@ class Consumer:
             self.commit([queue])
             self.forget(queue)
             if self.orderly:
-                self.tell(self.broker.unlock, self.client_id, [queue])
+                self.send_oneway(self.broker.unlock, self.client_id, [queue])
         for queue in todo.take:
             self.world.note(f"{self.channel} takes {queue.queue_id}")
             self.shares[queue] = Share(ProcessQueue(self.clock.now_ms))
@@ -168,13 +169,13 @@ class Consumer:
             self.lock(list(todo.take))
 
     def lock(self, queues: list[MessageQueue]) -> None:
-        asked_ms = self.clock.now_ms
-        asked = {queue: self.shares[queue] for queue in queues}
+        requested_ms = self.clock.now_ms
+        requested = {queue: self.shares[queue] for queue in queues}
 
         def locked(taken: list[MessageQueue]) -> None:
-            for queue, one in asked.items():
+            for queue, one in requested.items():
                 if queue in taken:
-                    one.messages.last_lock_ms = asked_ms
+                    one.messages.last_lock_ms = requested_ms
                 elif self.shares.get(queue) is one and one.messages.last_lock_ms is not None:
                     self.world.note(f"{self.channel} lost the lock of {queue.queue_id}")
                     self.forget(queue)
@@ -192,43 +193,43 @@ class Consumer:
         return not self.orderly or (is_locked and one.messages.is_locked(self.clock.now_ms))
 
     def pull(self, queue: MessageQueue, one: Share) -> None:
-        """Ask for the offset, then for messages; a new turn makes answers to the one before worthless."""
+        """Request the offset, then messages; a new pull makes responses to earlier ones stale."""
         if self.shares.get(queue) is not one or not self.running:
             return
-        one.turn += 1
-        turn = one.turn
+        one.pulls += 1
+        pull_number = one.pulls
         one.messages.last_pull_ms = self.clock.now_ms
         if self.orderly and not self.may_consume(queue):
-            self.again(queue, one, turn, 3000)
+            self.again(queue, one, pull_number, 3000)
             return
         if one.messages.limit_reached(LIMITS) is not None:
-            self.again(queue, one, turn, FLOW_CONTROL_WAIT_MS)
+            self.again(queue, one, pull_number, FLOW_CONTROL_WAIT_MS)
             return
 
         def start(offset: int) -> None:
-            if one.turn == turn:
+            if one.pulls == pull_number:
                 one.offset = offset
                 self.offsets.known(queue, offset)
-                self.again(queue, one, turn, 1)
+                self.again(queue, one, pull_number, 1)
 
         def take(numbers: list[int], next_offset: int) -> None:
-            if one.turn != turn or self.shares.get(queue) is not one or one.offset is None:
+            if one.pulls != pull_number or self.shares.get(queue) is not one or one.offset is None:
                 return
             found = [Pulled(one.offset + at, number) for at, number in enumerate(numbers)]
             one.messages.put(found)
             one.offset = next_offset
             self.consume(queue, one, found)
-            self.again(queue, one, turn, 1)
+            self.again(queue, one, pull_number, 1)
 
         if one.offset is None:
             self.call(self.broker.query, queue.queue_id, then=start)
-            self.again(queue, one, turn, CALL_TIMEOUT_MS)
+            self.again(queue, one, pull_number, CALL_TIMEOUT_MS)
         else:
             self.call(self.broker.pull, queue.queue_id, one.offset, then=take)
-            self.again(queue, one, turn, PULL_TIMEOUT_MS)
+            self.again(queue, one, pull_number, PULL_TIMEOUT_MS)
 
-    def again(self, queue: MessageQueue, one: Share, turn: int, delay_ms: int) -> None:
-        self.world.after(delay_ms, lambda: self.pull(queue, one) if one.turn == turn else None)
+    def again(self, queue: MessageQueue, one: Share, pull_number: int, delay_ms: int) -> None:
+        self.world.after(delay_ms, lambda: self.pull(queue, one) if one.pulls == pull_number else None)
 
     # --- listeners
 
@@ -240,7 +241,7 @@ class Consumer:
             self.later(WORK_MS_MAX, partial(self.finish, queue, one, message))
 
     def finish(self, queue: MessageQueue, one: Share, message: Pulled) -> None:
-        """A listener is done with a message, or cannot do it: then it is put in again."""
+        """End the consumption of a message; a failed one is consumed again."""
         if self.shares.get(queue) is not one:
             return
         if self.fails():
@@ -250,7 +251,7 @@ class Consumer:
         self.offsets.update(queue, one.messages.remove([message]))
 
     def work_in_order(self, queue: MessageQueue, one: Share) -> None:
-        """Let the listener have the next messages, unless it works."""
+        """Pass the next messages to the listener, unless it is busy."""
         if one.works or not self.may_consume(queue):
             return
         batch = one.messages.take(self.world.random.randint(1, 4))
@@ -278,7 +279,7 @@ class Consumer:
         return not self.world.healed and self.world.random.random() < FAILURES
 
     def later(self, delay_ms_max: int, action: Callable[[], None]) -> None:
-        """Do something in this life of the process."""
+        """Run an action later, if the same process still runs."""
         life = self.life
         self.world.after(
             self.world.random.randint(1, delay_ms_max),
@@ -288,10 +289,10 @@ class Consumer:
     # --- offsets
 
     def commit(self, queues: Collection[MessageQueue] | None = None) -> None:
-        """Tell the broker what moved."""
+        """Commit the changed offsets."""
         for queue, offset in self.offsets.untold(self.shares if queues is None else queues).items():
             self.offsets.told(queue, offset)
-            self.tell(self.broker.commit, queue.queue_id, offset)
+            self.send_oneway(self.broker.commit, queue.queue_id, offset)
 
     def forget(self, queue: MessageQueue) -> None:
         del self.shares[queue]

@@ -1,4 +1,4 @@
-"""Tells what a group of machines says to each other; nothing moves but by a command of the story."""
+"""Runs stories: groups of machines whose messages are delivered only by commands of the story."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ FIELDS = ("heart_beat_jitter_ms", "append_on_election")
 
 
 class Chance:
-    """Always the lowest number, unless the story gives others."""
+    """Draws 0, unless the story gives other numbers."""
 
     def __init__(self) -> None:
         self.next: list[int] = []
@@ -47,7 +47,7 @@ def span(entries: tuple[Entry, ...]) -> str:
     return at(entries[0]) if len(entries) == 1 else f"{at(entries[0])}..{at(entries[-1])}"
 
 
-def tell_message(message: Any) -> str:
+def describe_message(message: Any) -> str:
     match message:
         case VoteRequest():
             return f"VOTE term={message.term} end={message.ledger_end_index}@{message.ledger_end_term}"
@@ -72,7 +72,7 @@ def tell_message(message: Any) -> str:
 
 @dataclass(eq=False)
 class Frame:
-    """A request or an answer on its way."""
+    """A request or response in flight."""
 
     source: str
     target: str
@@ -82,11 +82,11 @@ class Frame:
     fail: Callable[[], None]
 
     def __str__(self) -> str:
-        return f"{self.source}>{self.target} {tell_message(self.message)}"
+        return f"{self.source}>{self.target} {describe_message(self.message)}"
 
 
 class Member:
-    """A machine, its log, and the writes that its disk has not done."""
+    """A machine, its log, and the writes that its disk has not completed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,27 +95,27 @@ class Member:
         self.node: DLedgerNode | None = None
         self.slow = False
         self.lives = 0
-        self.asked: Persist | None = None
+        self.pending_persist: Persist | None = None
 
 
 class GroupNarrator:
-    """A whole group; frames wait until `deliver`."""
+    """A group; frames stay in flight until `deliver`."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.members: dict[str, Member] = {}
         self.frames: list[Frame] = []
         self.held: list[Frame] = []
-        self.cut_off: list[str] = []
-        self.said: list[str] = []
+        self.disconnected: list[str] = []
+        self.output: list[str] = []
         self.config = DLedgerConfig(
             heart_beat_jitter_ms=0, append_on_election=False, batch_push_enabled=True, **PLAIN_TIMES
         )
 
-    def tell(self, step: Step) -> str:
-        self.said = []
+    def run_step(self, step: Step) -> str:
+        self.output = []
         getattr(self, step.command.replace("-", "_"))(step)
-        return "\n".join(self.said) or "ok"
+        return "\n".join(self.output) or "ok"
 
     def group(self, step: Step) -> None:
         changes = {
@@ -137,7 +137,7 @@ class GroupNarrator:
         member.log.committed_index = step.integer("committed", -1)
         member.log.cleaned = step.integer("begin", 0)
         member.log.lost_tail = step.named.get("lost") == "yes"
-        self.said.append(f"ends at {member.log.end_index}@{member.log.end_term}")
+        self.output.append(f"ends at {member.log.end_index}@{member.log.end_term}")
 
     def start(self, step: Step) -> None:
         for name in step.words or tuple(self.members):
@@ -165,10 +165,10 @@ class GroupNarrator:
         while node is not None and (ready := node.ready()) is not None:
             for change in ready.role_changes:
                 leader = f" of {change.leader_id}" if change.leader_id not in {None, member.name} else ""
-                self.said.append(f"{member.name} is {change.role.value}{leader} in term {change.term}")
+                self.output.append(f"{member.name} is {change.role.value}{leader} in term {change.term}")
             if ready.committed_index is not None:
-                self.said.append(f"{member.name} commits {ready.committed_index}")
-            self.said += [f"{member.name} alarm: {alarm}" for alarm in ready.alarms]
+                self.output.append(f"{member.name} commits {ready.committed_index}")
+            self.output += [f"{member.name} alarm: {alarm}" for alarm in ready.alarms]
             for call in ready.calls:
                 self.call(member, *call)
             for token, response in ready.replies:
@@ -177,16 +177,16 @@ class GroupNarrator:
                 for token, response in node.append_responses(one):
                     token(response)
             if ready.persist is not None:
-                member.asked = ready.persist
+                member.pending_persist = ready.persist
                 if not member.slow:
                     self.persist(member)
 
     def persist(self, member: Member) -> None:
-        if member.asked is not None and member.node is not None:
-            asked, member.asked = member.asked, None
-            if asked.flush:
+        if member.pending_persist is not None and member.node is not None:
+            persist, member.pending_persist = member.pending_persist, None
+            if persist.flush:
                 member.log.flush()
-            member.node.persisted(asked, self.now_ms)
+            member.node.persisted(persist, self.now_ms)
             self.pump(member)
 
     def call(self, source: Member, call_id: int, peer: str, request: Any) -> None:
@@ -212,7 +212,7 @@ class GroupNarrator:
         self.frames.append(Frame(source.name, peer, request, call_id, act, fail))
 
     def deliver(self, step: Step) -> None:
-        """All frames, or those of one kind, until nobody says anything; `quiet=yes` tells no frames."""
+        """Deliver all frames, or those of one kind, until none is left; `quiet=yes` prints no frames."""
         kind, left = step.named.get("only"), step.integer("count", 10_000)
         while left:
             frame = next((one for one in self.frames if not kind or kind in str(one)), None)
@@ -220,39 +220,39 @@ class GroupNarrator:
                 return
             left -= 1
             self.frames.remove(frame)
-            lost = {frame.source, frame.target} & {*self.cut_off}
+            lost = {frame.source, frame.target} & {*self.disconnected}
             if step.named.get("quiet") != "yes" and not lost:
-                self.said.append(str(frame))
+                self.output.append(str(frame))
             (frame.fail if lost else frame.act)()
 
     def lose(self, step: Step) -> None:
-        """Frames from or to somebody, on their way."""
+        """Lose the frames in flight from or to a member."""
         name = step.words[0]
         lost = [one for one in self.frames if name in {one.source, one.target}]
         self.frames = [one for one in self.frames if one not in lost]
-        self.said += [f"lost {one}" for one in lost]
+        self.output += [f"lost {one}" for one in lost]
 
     def hold(self, step: Step) -> None:
-        """Frames whose text has all these words stay on their way until `release`."""
+        """Keep frames whose text has all these words in flight until `release`."""
         held = [one for one in self.frames if all(word in str(one) for word in step.words)]
         self.frames = [one for one in self.frames if one not in held]
         self.held += held
-        self.said += [f"holds {one}" for one in held]
+        self.output += [f"holds {one}" for one in held]
 
     def release(self, step: Step) -> None:
-        """What was held and has all these words arrives, before all else."""
+        """Deliver the held frames that have all these words next."""
         freed = [one for one in self.held if all(word in str(one) for word in step.words)]
         self.held = [one for one in self.held if one not in freed]
         self.frames = [*freed, *self.frames]
 
-    def cut(self, step: Step) -> None:
-        self.cut_off = list(step.words)
+    def disconnect(self, step: Step) -> None:
+        self.disconnected = list(step.words)
 
-    def mend(self, step: Step) -> None:
-        self.cut_off = []
+    def reconnect(self, step: Step) -> None:
+        self.disconnected = []
 
     def wait(self, step: Step) -> None:
-        """Time goes on for those that are named, or for all."""
+        """Advance the time of the named members, or of all."""
         self.now_ms += step.integer("ms")
         for name in step.words or tuple(self.members):
             member = self.members[name]
@@ -261,7 +261,7 @@ class GroupNarrator:
                 self.pump(member)
 
     def elect(self, step: Step) -> None:
-        """Let one campaign now, and win."""
+        """Let a member campaign now, and win."""
         member = self.members[step.words[0]]
         assert member.node is not None
         member.node.state.change_to_candidate(member.node.state.term)
@@ -286,10 +286,10 @@ class GroupNarrator:
         request = AppendEntryRequest(
             group="g", remote_id=name, body=batch[0], batch_msgs=batch if len(batch) > 1 else None
         )
-        self.ask(name, request, "+".join(bodies))
+        self.send_request(name, request, "+".join(bodies))
 
     def read(self, step: Step) -> None:
-        self.ask(step.words[0], ReadIndexRequest(group="g", remote_id=step.words[0]), "read")
+        self.send_request(step.words[0], ReadIndexRequest(group="g", remote_id=step.words[0]), "read")
 
     def transfer(self, step: Step) -> None:
         name, node = step.words[0], self.members[step.words[0]].node
@@ -301,14 +301,14 @@ class GroupNarrator:
             transferee_id=step.named["to"],
             term=step.integer("term", node.state.term),
         )
-        self.ask(name, request, "transfer")
+        self.send_request(name, request, "transfer")
 
-    def ask(self, name: str, request: Any, what: str) -> None:
+    def send_request(self, name: str, request: Any, what: str) -> None:
         member = self.members[name]
         assert member.node is not None
 
         def answer(response: Any) -> None:
-            self.said.append(f"client: {what} {tell_message(response)}")
+            self.output.append(f"client: {what} {describe_message(response)}")
 
         member.node.step(Received(answer, request), self.now_ms)
         self.pump(member)
@@ -320,11 +320,11 @@ class GroupNarrator:
         self.persist(self.members[step.words[0]])
 
     def damage(self, step: Step) -> None:
-        """Spoil an entry; the next start finds it, and what is behind it is gone."""
+        """Damage an entry; the next start drops it and all entries after it."""
         self.members[step.words[0]].log.corrupt.add(int(step.words[1]))
 
     def breaks(self, step: Step) -> None:
-        """The next write of entries fails, half done."""
+        """Make the next write of entries fail halfway."""
         self.members[step.words[0]].log.breaks = True
 
     def disk(self, step: Step) -> None:
@@ -332,11 +332,11 @@ class GroupNarrator:
         self.members[step.words[0]].log.disk_full = step.words[1] == "full"
 
     def status(self, step: Step) -> None:
-        """What a member says of itself to an operator."""
+        """Print the status that a member reports to operators."""
         node = self.members[step.words[0]].node
         assert node is not None
         one = node.status
-        self.said.append(
+        self.output.append(
             f"{one.role} term={one.term} vote={one.vote} "
             f"log={one.begin_index}..{one.end_index}@{one.end_term} "
             f"committed={one.committed_index} cannot-vote={one.cannot_vote} disk-full={one.disk_full}"
@@ -359,14 +359,14 @@ class GroupNarrator:
             )
             if node is not None and node.failure is not None:
                 role = f"silent ({node.failure})"
-            self.said.append(f"{name} {role} log=[{terms}] committed={member.log.committed_index}")
+            self.output.append(f"{name} {role} log=[{terms}] committed={member.log.committed_index}")
 
 
 PLAIN_TIMES = {name: value for name, value in UPSTREAM_TIMES.items() if name not in FIELDS}
 
 
 class DispatcherNarrator(GroupNarrator):
-    """A leader n0 alone; what the follower n1 answers is invented."""
+    """A leader n0; the story gives the responses of the follower n1."""
 
     def leader(self, step: Step) -> None:
         self.config = replace(
@@ -390,15 +390,15 @@ class DispatcherNarrator(GroupNarrator):
         self.push()
 
     def push(self) -> None:
-        """Tell the pushes to n1."""
+        """Print the pushes to n1."""
         pushes = [frame for frame in self.frames if isinstance(frame.message, PushEntryRequest)]
         self.waiting += pushes
         self.frames = []
-        self.said = [line for line in self.said if not line.startswith("n0 is")]
-        self.said += [tell_message(frame.message) for frame in pushes]
+        self.output = [line for line in self.output if not line.startswith("n0 is")]
+        self.output += [describe_message(frame.message) for frame in pushes]
 
     def answer(self, step: Step) -> None:
-        """Answer the oldest push that waits, or the one with the number `push`."""
+        """Answer the oldest pending push, or the one with the number `push`."""
         frame = self.waiting.pop(step.integer("push", 0))
         node, entries = self.members["n0"].node, frame.message.entries
         assert node is not None
@@ -423,16 +423,16 @@ class DispatcherNarrator(GroupNarrator):
         node = self.members["n0"].node
         assert node is not None
         one = node.dispatchers["n1"]
-        self.said.append(
+        self.output.append(
             f"{one.type.value} write={one.write_index} water-mark={node.checker.water_mark('n1')} "
             f"pending={sorted(one.pending)}"
         )
 
 
 class VoteNarrator:
-    """One voter, one candidate."""
+    """A voter and a candidate."""
 
-    def tell(self, step: Step) -> str:
+    def run_step(self, step: Step) -> str:
         member = Member("n0")
         for term in [int(term) for term in step.items("log")]:
             member.log.append_bodies(term, (b"",))
@@ -461,16 +461,18 @@ class VoteNarrator:
             ledger_end_index=int(end[0]),
             ledger_end_term=int(end[1]),
         )
-        said: list[str] = []
-        node.step(Received(lambda response: said.append(tell_message(response)), request), 0)
+        output: list[str] = []
+        node.step(Received(lambda response: output.append(describe_message(response)), request), 0)
         while (ready := node.ready()) is not None:
             for token, response in ready.replies:
                 token(response)
             if ready.persist is not None:
                 saved = ready.persist.term_state
-                said.append(f"saves term={saved.curr_term} vote={saved.vote_leader}" if saved else "flushes")
+                output.append(
+                    f"saves term={saved.curr_term} vote={saved.vote_leader}" if saved else "flushes"
+                )
                 node.persisted(ready.persist, 0)
-        return "\n".join(said)
+        return "\n".join(output)
 
 
 NARRATORS = {"group": GroupNarrator, "dispatcher": DispatcherNarrator, "vote": VoteNarrator}

@@ -1,4 +1,4 @@
-"""The machine of DLedger groups, told as stories: `testdata/<machine>_<what happens>.txt`."""
+"""Stories about the machine of DLedger groups: `testdata/<machine>_<what happens>.txt`."""
 
 from pathlib import Path
 
@@ -13,4 +13,4 @@ STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_story(story: Path, rewrite: bool) -> None:
     narrator = NARRATORS[story.stem.split("_")[0]]()
-    datadriven.run(story, narrator.tell, rewrite=rewrite)
+    datadriven.run(story, narrator.run_step, rewrite=rewrite)

@@ -186,7 +186,7 @@ def test_one_member_alone_is_a_group_and_two_of_three_missing_are_none(tmp_path:
         async with client(group) as asking:
             asking.timeout_ms = 300
             with pytest.raises(NoLeaderError):
-                await asking.append(b"nobody takes it")
+                await asking.append(b"rejected")
         await group.stop("n0")
 
     on_a_loop(work)
@@ -224,7 +224,7 @@ def test_a_vote_waits_for_room_on_the_disk(
     assert "no space left" in caplog.text
 
 
-def test_a_member_without_room_for_its_term_still_says_how_it_is(
+def test_a_member_with_a_full_disk_still_reports_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "RETRY_MS", 10)
@@ -242,7 +242,7 @@ def test_a_member_without_room_for_its_term_still_says_how_it_is(
     assert caplog.text.count("no space left") == 1, "one line, however often it is tried"
 
 
-def test_a_vote_that_the_disk_refuses_ends_the_member(
+def test_a_vote_that_cannot_be_written_ends_the_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     flushed = failing_term_file(errno.EIO, 1, monkeypatch)
@@ -254,7 +254,7 @@ def test_a_vote_that_the_disk_refuses_ends_the_member(
             await member.ended.wait()
             asking.timeout_ms = 100
             with pytest.raises(NoLeaderError):
-                await asking.append(b"nobody takes it")
+                await asking.append(b"rejected")
             assert member.node.state.role.value == "candidate"
 
     on_a_loop(work)

@@ -108,7 +108,7 @@ def test_leaders_that_are_killed_lose_nothing_that_was_acknowledged(tmp_path: Pa
             group.end(one, signal.SIGKILL)
 
 
-def test_commands_ask_a_running_group(tmp_path: Path) -> None:
+def test_commands_send_requests_to_a_running_group(tmp_path: Path) -> None:
     group = Processes(tmp_path, 1)
     group.start("n0")
     options = ("--group", "g", "--peers", group.peers)
@@ -140,7 +140,7 @@ def test_commands_ask_a_running_group(tmp_path: Path) -> None:
     assert bodies[:2] == [b"Hello", b"world"]
 
 
-def test_a_member_that_lost_what_it_acknowledged_does_not_vote_and_says_so(tmp_path: Path) -> None:
+def test_a_member_that_lost_acknowledged_entries_does_not_vote_and_reports_it(tmp_path: Path) -> None:
     """n2 is down while n0 and n1 acknowledge an entry; they are killed, and the disk of n1 damages it."""
     group = Processes(tmp_path, 3)
     options = ("--group", "g", "--peers", group.peers)
@@ -184,7 +184,9 @@ def test_a_member_that_lost_what_it_acknowledged_does_not_vote_and_says_so(tmp_p
             group.end(one, signal.SIGKILL)
 
 
-def test_a_member_without_its_term_file_starts_once_the_others_were_asked(tmp_path: Path) -> None:
+def test_a_member_without_its_term_file_starts_after_a_repair_with_the_terms_of_others(
+    tmp_path: Path,
+) -> None:
     group = Processes(tmp_path, 3)
     options = ("--group", "g", "--peers", group.peers)
     try:

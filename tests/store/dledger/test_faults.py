@@ -95,7 +95,7 @@ def test_what_was_never_durable_is_not_missed(tmp_path: Path) -> None:
         assert (store.end_index, store.lost_tail) == (6, False)
 
 
-def test_what_a_leader_cut_is_not_missed(tmp_path: Path) -> None:
+def test_entries_that_a_leader_truncated_do_not_count_as_lost(tmp_path: Path) -> None:
     path = tmp_path / "dledger-n1"
     entries = written(path, 40)
     with DLedgerStore.open(path, SMALL) as store:
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_rewritten(tmp_path: Path, content: bytes) -> No
 
 
 @pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_file_that_alone_may_tell_of_a_loss_counts_as_one(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_that_may_have_named_a_loss_counts_as_one(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "dledger-n1"
     written(path, 5)
     (path / "durable-end").unlink()  # as in a folder of Java's
@@ -151,7 +151,7 @@ def test_a_damaged_file_that_alone_may_tell_of_a_loss_counts_as_one(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["currterm", "checkpoint"])
 @pytest.mark.parametrize("sibling", [".bak", ".tmp"])
-def test_what_stands_where_a_small_file_is_kept_is_named(tmp_path: Path, name: str, sibling: str) -> None:
+def test_an_error_names_what_is_in_the_way_of_a_small_file(tmp_path: Path, name: str, sibling: str) -> None:
     path = tmp_path / "dledger-n1"
     written(path, 5)
     with DLedgerStore.open(path, SMALL) as store:
@@ -311,7 +311,7 @@ def test_an_entry_opens_the_next_file_where_its_leader_has_it_there(tmp_path: Pa
         assert store.end_index == 12
 
 
-def test_an_append_that_the_full_disk_refuses_leaves_no_trace(tmp_path: Path) -> None:
+def test_an_append_that_fails_on_a_full_disk_leaves_no_trace(tmp_path: Path) -> None:
     """At the border of two files: the filler that closes the first must not be there without the entry."""
     config = DLedgerStoreConfig(data_file_size_bytes=1 << 18, index_file_size_bytes=1 << 12)
     with small_disk(tmp_path / "disk", 1) as disk:
@@ -411,7 +411,7 @@ def test_entries_that_only_the_index_names_may_have_been_durable(tmp_path: Path,
             assert (store.end_index, store.lost_tail, store.promised_index) == (55, True, 59)
 
 
-def test_index_units_of_what_upstream_cut_off_prove_nothing(tmp_path: Path) -> None:
+def test_index_units_of_entries_that_upstream_truncated_prove_nothing(tmp_path: Path) -> None:
     """It cuts without zeroing, so other bytes stand where they point."""
     path = tmp_path / "dledger-n1"
     entries = written(path, 60)

@@ -73,7 +73,7 @@ def test_folders_may_be_added_and_closed_to_new_files(tmp_path: Path) -> None:
     assert files_in(tmp_path / "b")[0] == before[-1] + 1
 
 
-def test_a_file_in_two_folders_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_two_folders_is_an_error(tmp_path: Path) -> None:
     node, config = tmp_path / "dledger-n0", spread(tmp_path, "a,b")
     filled(node, config)
     copy = tmp_path / "b" / f"{0:020d}"
@@ -82,12 +82,12 @@ def test_a_file_in_two_folders_is_refused(tmp_path: Path) -> None:
         DLedgerStore(str(node), config)
 
 
-def test_no_folder_for_new_files_is_refused(tmp_path: Path) -> None:
+def test_no_folder_for_new_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="read_only_data_store_dirs"):
         spread(tmp_path, "a", read_only="a")
 
 
-def test_a_log_in_memory_is_read_and_cut_as_one_in_files(tmp_path: Path) -> None:
+def test_a_log_in_memory_is_read_and_truncated_as_one_in_files(tmp_path: Path) -> None:
     store = DLedgerMemoryStore(str(tmp_path / "dledger-n0"))
     assert (store.begin_index, store.end_index, store.end_term, store.lost_tail) == (-1, -1, -1, False)
     places = store.append_bodies(1, BODIES)

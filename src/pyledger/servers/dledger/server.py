@@ -69,9 +69,9 @@ log = logger("dledger")
 HEADER_CODE = 200
 MAINTENANCE_MS = 500
 RETRY_MS = 1000
-"""After the disk was full when the term was to be saved."""
+"""Pause before the term is saved again after the disk was full."""
 INCARNATIONS = 1 << 53
-"""Enough that no number is drawn twice; any JSON reader keeps each of them exact."""
+"""Range of incarnation numbers: repeats are unlikely, and JSON readers keep each number exact."""
 OFFERED_TO = {RequestCode.METADATA, RequestCode.PUSH}
 """Requests whose responses offer binary requests."""
 
@@ -116,20 +116,20 @@ class DLedgerServer:
         clock: Clock | None = None,
         serve_appends: bool = True,
     ) -> None:
-        """A member that opens its log and listens once it is started.
+        """Prepare a member; `start` opens its log and listens.
 
         Args:
             group: Name of the group.
-            self_id: The own id, one of `peers`.
+            self_id: Id of this member, one of `peers`.
             peers: `id-host:port;id-host:port`, all members.
-            store_path: Folder in which that of the node is, `dledger-<id>`.
-            config: How it votes and replicates.
-            store: How it keeps its log.
+            store_path: Parent of the node's folder, `dledger-<id>`.
+            config: Settings of votes and replication.
+            store: Settings of the log.
             net: Limits of connections.
-            listen: Where to listen; None: the own address in `peers`.
-            random: Chance of elections.
-            clock: Where it gets the time from; None: the machine's.
-            serve_appends: Take entries of clients. Off where the log is a broker's: it appends its own.
+            listen: Where to listen; None: the member's address in `peers`.
+            random: Draws the pauses of elections.
+            clock: Source of the time; None: the system clock.
+            serve_appends: Accept entries of clients. False for the log of a broker, which appends its own.
         """
         self.peers = parse_peers(peers)
         if self_id not in self.peers:
@@ -174,7 +174,7 @@ class DLedgerServer:
 
     @property
     def address(self) -> str:
-        """`host:port` of the group's list."""
+        """`host:port` of this member in the group's list."""
         return self.peers[self.self_id]
 
     @property
@@ -189,7 +189,7 @@ class DLedgerServer:
         return self.store
 
     async def start(self) -> None:
-        """Recover the log, listen, take part.
+        """Recover the log, listen and join the group.
 
         Raises:
             StoreError: the log cannot be opened.
@@ -243,13 +243,13 @@ class DLedgerServer:
         await self._disk.run(self.store.close)
         self._disk.stop()
 
-    # --- what comes
+    # --- requests and events
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """Note a request; the machine answers it."""
+        """Queue a request for the machine, which answers it."""
         pending, code = PendingRequest(connection, command), command.code
         try:
             if code not in REQUEST_CODES:
@@ -261,7 +261,7 @@ class DLedgerServer:
                 return response_to(command, RequestOrResponse(code=ResponseCode.UNEXPECTED_ARGUMENT))
             self._take(Received(pending, request))
             if isinstance(request, GetEntriesRequest):
-                self._pump()  # answered now, so that the connection's bounds see the answer
+                self._pump()  # answer now, so that the limits of the connection count the response
         except MalformedBodyError as error:
             # A remoting error would let Java's callers wait for ever.
             connection.report(log, logging.WARNING, "request rejected", code=code, why=error)
@@ -269,7 +269,7 @@ class DLedgerServer:
         return None
 
     def grown(self) -> None:
-        """Replicate entries that were appended to the log of this member, which leads."""
+        """Replicate entries that were appended to the log of this leader."""
         if not isinstance(self._inbox[-1] if self._inbox else None, Grown):
             self._take(Grown())
 
@@ -283,7 +283,7 @@ class DLedgerServer:
         return None, 1
 
     def _take(self, what: Event) -> None:
-        """Note an event. All that come in one turn of the loop are stepped together."""
+        """Queue an event. All events of one iteration of the loop are stepped together."""
         self._inbox.append(what)
         if self._planned is None and not self._closing:
             self._planned = self._loop.call_soon(self._pump)
@@ -323,7 +323,7 @@ class DLedgerServer:
         self._timer = None
         self._pump()
 
-    # --- what is to be done
+    # --- what the machine has ready
 
     def _do(self, ready: Ready) -> None:
         if ready.persist is not None:
@@ -382,7 +382,7 @@ class DLedgerServer:
         response.add_done_callback(partial(self._called, call))
 
     def _codec(self, address: str) -> DLedgerCodec:
-        """That of the connection to a peer; without one, JSON connects."""
+        """Return the codec of the connection to a peer; JSON without a connection."""
         connection = self._client.open_connection(address)
         return DLedgerCodec() if connection is None else DLedgerCodec.of(connection.data)
 
@@ -427,7 +427,7 @@ class DLedgerServer:
             self.node.fail(why)
             self.ended.set()
 
-    # --- now and then
+    # --- maintenance
 
     def _maintain(self) -> None:
         self._care = self._loop.call_later(MAINTENANCE_MS / 1000, self._maintain)
@@ -443,7 +443,7 @@ class DLedgerServer:
 
     def _tended(self, error: Exception | None) -> None:
         if isinstance(error, StoreFullError):
-            self._alarms.warn(str(error), self._now_ms())  # the checkpoint is as it was
+            self._alarms.warn(str(error), self._now_ms())  # the old checkpoint stays valid
         elif error is not None:
             self._give_up(str(error))
 

@@ -1,7 +1,7 @@
-"""WorkThread: does what blocks for an event loop, one thing after the other.
+"""WorkThread: runs blocking work for an event loop, in order.
 
-A pool of one thread does the same with some ten objects for each piece of work; a member of a group has one
-for every flush of its log, hundreds a second.
+A pool of one thread would create some ten objects per call; a member calls it for every flush of its log,
+hundreds of times a second.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ Done = Callable[[Exception | None], None]
 
 
 class WorkThread:
-    """A thread for the event loop that runs now, from here to `stop`."""
+    """A thread that serves the running event loop until `stop`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
