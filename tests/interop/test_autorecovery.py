@@ -64,8 +64,8 @@ def bookies_of(machines: Machines, ledger_id: int) -> list[str]:
         return sorted({one for seg in client.metadata(ledger_id).segments for one in seg.ensemble})
 
 
-def lacking(machines: Machines, ledger_ids: list[int]) -> list[int]:
-    """Ledgers that lack a copy of any entry, as our check sees it."""
+def under_replicated(machines: Machines, ledger_ids: list[int]) -> list[int]:
+    """Ledgers with a missing replica of any entry, by our check."""
 
     async def check() -> list[int]:
         async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
@@ -146,4 +146,4 @@ def test_both_side_by_side(machines: Machines) -> None:
                     wait_until_without(machines, lost, ledger_id)
             while auditor(machines) != "ours":
                 time.sleep(LOOK_AGAIN_S)
-    assert lacking(machines, ledgers) == []
+    assert under_replicated(machines, ledgers) == []

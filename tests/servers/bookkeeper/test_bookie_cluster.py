@@ -133,10 +133,10 @@ def test_folders_of_another_bookie_are_told_by_name(tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         paths = BookiePaths.below(tmp_path / "elsewhere")
         moved = BookieServer(paths, cluster=locate(f"sqlite:{tmp_path}/metadata.db"), bookie_id="b1")
-        with pytest.raises(BookieCookieError) as told:
+        with pytest.raises(BookieCookieError) as error:
             await moved.start()
         before = f"its journal was {tmp_path}/b1/journal, and is {tmp_path}/elsewhere/journal; the folder"
-        assert before in str(told.value)
+        assert before in str(error.value)
         await cluster.close()
 
     asyncio.run(play())

@@ -201,7 +201,7 @@ def test_a_bookie_that_has_given_up_begins_nothing(tmp_path: Path, monkeypatch: 
             count = len(tried)
             assert all(timer.cancelled() for timer in bookie._timers.values())
             bookie._checkpoint()
-            bookie._arm("disk", 0, bookie._look_at_disk)
+            bookie._arm("disk", 0, bookie._check_disks)
             assert all(timer.cancelled() for timer in bookie._timers.values())
             assert (await peer.add(1, 1)).status is Status.EREADONLY
             await peer.close()

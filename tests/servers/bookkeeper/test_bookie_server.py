@@ -78,8 +78,8 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
             for txn_id in sent:
                 assert (await peer.answer(txn_id)).status is Status.EOK
             packet = pack_lac(DIGEST, 7, 99)
-            told = await peer.ask(m.WriteLacRequest, ledger_id=7, lac=99, master_key=KEY, packet=packet)
-            assert told.status is Status.EOK
+            stored = await peer.ask(m.WriteLacRequest, ledger_id=7, lac=99, master_key=KEY, packet=packet)
+            assert stored.status is Status.EOK
             fenced = await peer.read(8, -1, fence=True, master_key=KEY)
             assert fenced.entry == entry_of(8, 3)
             await peer.close()
@@ -323,16 +323,16 @@ def test_lone_adds_are_answered_once_whatever_else_goes_on(tmp_path: Path) -> No
             peer = await Peer.connect(server.address)
             for entry_id in range(40):
                 added = peer.send_add(7, entry_id, b"%d" % entry_id)
-                asked = [
+                reads = [
                     peer.send(m.ReadRequest, ledger_id=7, entry_id=entry_id) for _ in range(entry_id % 4)
                 ]
                 others = [peer.send_add(8, entry_id) for _ in range(entry_id % 3)]
                 assert (await peer.answer(added)).status is Status.EOK
-                for txn_id in asked:
+                for txn_id in reads:
                     assert (await peer.answer(txn_id)).entry == entry_of(7, entry_id, b"%d" % entry_id)
                 for txn_id in others:
                     assert (await peer.answer(txn_id)).status is Status.EOK
-            # Nothing was said twice: the next thing that comes is the next answer.
+            # No response was sent twice: the next frame is the next response.
             assert (await peer.read(7, 39)).entry == entry_of(7, 39, b"39")
             assert not peer._answers
             await peer.close()

@@ -70,24 +70,24 @@ def test_a_bookie_registers_anew(opened: Open, tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-class ToldSessions(SqliteStore):
-    """Sessions are lost when a test says so."""
+class ScriptedSessions(SqliteStore):
+    """Sessions are lost when a test puts the next one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.told: asyncio.Queue[str] = asyncio.Queue()
+        self.next_sessions: asyncio.Queue[str] = asyncio.Queue()
 
     async def sessions(self) -> AsyncGenerator[str, None]:
         yield "first"
         while True:
-            yield await self.told.get()
+            yield await self.next_sessions.get()
 
 
 def test_a_bookie_whose_name_is_taken_meanwhile_stops(tmp_path: Path) -> None:
     async def play() -> None:
         async with Cluster(SqliteStore(tmp_path / "metadata.db")) as other:
             await other.format()
-            store = ToldSessions(tmp_path / "metadata.db")
+            store = ScriptedSessions(tmp_path / "metadata.db")
             lost = asyncio.Event()
             paths = BookiePaths.below(tmp_path / "b1")
             bookie = BookieRegistration(Cluster(store), "b1", paths, lost.set, name_timeout_ms=1)
@@ -95,7 +95,7 @@ def test_a_bookie_whose_name_is_taken_meanwhile_stops(tmp_path: Path) -> None:
             await bookie.register("127.0.0.1", 3181, read_only=False)
             await other.bookies.unregister("b1")  # its session is over, and it does not know yet
             await other.bookies.register("b1", OTHER)
-            store.told.put_nowait("second")
+            store.next_sessions.put_nowait("second")
             await lost.wait()
             assert (await other.bookies.registered()).writable == {"b1": OTHER}
             await bookie.close()
@@ -104,7 +104,7 @@ def test_a_bookie_whose_name_is_taken_meanwhile_stops(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-class Unsettled(ToldSessions):
+class Unsettled(ScriptedSessions):
     """What a bookie finds there does not fit, once."""
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +119,7 @@ class Unsettled(ToldSessions):
         return await super().create(path, data, ephemeral=ephemeral, sequence=sequence)
 
 
-def test_a_bookie_registers_anew_whatever_it_meets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bookie_registers_again_after_any_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "RETRY_S", LOOK_AGAIN_S)
 
     async def play() -> None:
@@ -133,7 +133,7 @@ def test_a_bookie_registers_anew_whatever_it_meets(tmp_path: Path, monkeypatch: 
             await bookie.register("127.0.0.1", 3181, read_only=False)
             await other.bookies.unregister("b1")
             store.problems = [NoNodeError("/ledgers/available"), NodeVersionError("/ledgers")]
-            store.told.put_nowait("second")
+            store.next_sessions.put_nowait("second")
             while not (await other.bookies.registered()).writable:
                 await asyncio.sleep(LOOK_AGAIN_S)
             await bookie.close()
@@ -216,7 +216,7 @@ def test_a_change_that_was_made_without_an_answer_is_explained(tmp_path: Path) -
                 changes = looker.ledgers.watch(writer.ledger_id)
                 async for stored in changes:
                     if len(stored.metadata.segments) > 1:
-                        break  # made, and not told
+                        break  # created, but the response is lost
                 await changes.aclose()
                 store.silent = False
                 assert await adding == 10

@@ -1,1 +1,1 @@
-"""A bookie."""
+"""The server of a bookie."""

@@ -1,7 +1,7 @@
-"""Clearing away what a bookie needs no more: deleted ledgers, their entry logs, the garbage in other logs.
+"""Garbage collection of a bookie: remove deleted ledgers and their entry logs, and compact other logs.
 
-The event loop decides and forgets; one thread, that of the checkpoints, reads and writes the disk. A log that
-is damaged stays, and so does everything when the cluster does not answer.
+The event loop decides, and the thread of the checkpoints reads and writes the disk. A damaged log stays.
+Nothing is removed while the cluster does not answer.
 
 Source: BookKeeper bookie/GarbageCollectorThread.java, ScanAndCompareGarbageCollector.java.
 """
@@ -27,8 +27,8 @@ class GarbageCollector:
     """Collects the garbage of one bookie; belongs to one event loop.
 
     Attributes:
-        used_percent: How full the fullest disk is, as last seen.
-        all_full: Whether no disk has room for what compaction moves.
+        used_percent: Use of the fullest disk at the last check.
+        all_full: Whether no disk has free space for entries that compaction moves.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class GarbageCollector:
         deleted: Callable[[list[int]], Awaitable[list[int]]],
         settled: Callable[[], Awaitable[None]],
     ) -> None:
-        """A collector, whose first compactions are due after their intervals.
+        """Create a collector; its first compactions are due after their intervals.
 
         Args:
-            store: Open.
+            store: An open store.
             config: Thresholds and intervals.
-            disk: The one thread that writes to it.
-            deleted: Tells which of some ledgers were deleted.
-            settled: Returns when no checkpoint is under way.
+            disk: The only thread that writes to the store.
+            deleted: Returns which of some ledgers were deleted.
+            settled: Returns when no checkpoint is running.
         """
         self.used_percent = 0.0
         self.all_full = False
@@ -55,20 +55,20 @@ class GarbageCollector:
         self._loop = asyncio.get_running_loop()
         self._minor_s = self._major_s = self._loop.time()
         self._damaged: set[int] = set()
-        self._asked: set[int] = set()
+        self._unindexed: set[int] = set()
 
     async def collect(self) -> None:
-        """One round.
+        """Run one round.
 
         Raises:
-            StoreError: The disk failed; the bookie must not go on.
+            StoreError: The disk failed; the bookie must stop.
         """
         store = self._store
         unknown = await self._run(store.unknown_ledgers)
         try:
             missing = await self._deleted([*store.ledgers, *unknown])
         except PyLedgerError as error:
-            # Nothing is removed on doubt; the next round looks again.
+            # Remove nothing in doubt; the next round checks again.
             event(log, logging.WARNING, "not collected", problem=error)
             return
         await self._settled()
@@ -76,7 +76,7 @@ class GarbageCollector:
         for ledger_id in gone:
             store.remove_ledger(ledger_id)
         store.deleted.update(missing)
-        self._tell_of(unknown - store.deleted)
+        self._report_unindexed(unknown - store.deleted)
         dead = await self._run(store.dead_logs)
         for number in dead:
             await self._remove(number)
@@ -93,14 +93,14 @@ class GarbageCollector:
                 compacted=compacted,
             )
 
-    def _tell_of(self, strange: set[int]) -> None:
-        """Entries of ledgers in the metadata that no index names: nobody can read them, and they stay."""
-        if kept := strange & self._asked:
+    def _report_unindexed(self, ledgers: set[int]) -> None:
+        """Log existing ledgers whose entries no index names, once two rounds have found them."""
+        if kept := ledgers & self._unindexed:
             event(log, logging.ERROR, "entries without an index", ledgers=sorted(kept)[:5], count=len(kept))
-        self._asked = strange
+        self._unindexed = ledgers
 
     def _threshold_percent(self) -> int:
-        """Below which share of what is needed a log is compacted now; 0: none is."""
+        """Return the share of live entries below which logs are compacted now; 0 compacts none."""
         config, now = self._config, self._loop.time()
         if self.all_full:
             return 0
@@ -115,7 +115,7 @@ class GarbageCollector:
         return 0
 
     async def _compact(self, threshold_percent: int) -> int:
-        """Compact logs; how many went."""
+        """Compact logs, and return how many were removed."""
         compacted = 0
         for number in await self._run(self._store.logs_worth_compacting, threshold_percent):
             if number in self._damaged:

@@ -1,7 +1,7 @@
-"""A bookie's place in a cluster: its cookie, its registration, the ledgers that are gone.
+"""A bookie in a cluster: its cookie, its registration, and the ledgers that were deleted.
 
-The cookie proves that a bookie has the disks that it had: it lies in each of its folders and in the metadata
-store. A bookie that lost a disk would say "no such entry" of what it had acknowledged, so it does not start.
+The cookie proves that a bookie still has its disks: it is in each of its folders and in the metadata store. A
+bookie that lost a disk would answer "no such entry" for acknowledged entries, so it does not start.
 
 Source: BookKeeper bookie/Cookie.java, LegacyCookieValidation.java, BookieStateManager.java.
 """
@@ -23,14 +23,14 @@ log = logger("bookie")
 
 RETRY_S = 1.0
 NAME_TIMEOUT_MS = 30_000
-"""A session that a bookie of before has left lasts 10 s; the servers end it at a tick of theirs only."""
+"""The session of an earlier process lasts 10 s, and the servers expire it only at one of their ticks."""
 
 
 class BookieRegistration:
     """One bookie of a cluster, from `start` to `close`.
 
     Attributes:
-        bookie_id: Its name.
+        bookie_id: Its id.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class BookieRegistration:
         may_grow: bool = False,
         name_timeout_ms: int = NAME_TIMEOUT_MS,
     ) -> None:
-        """A member that begins with `start`.
+        """Create a member of a cluster; `start` starts it.
 
         Args:
-            cluster: Not started yet; this object starts and closes it.
-            bookie_id: Its name.
-            paths: All of its folders.
-            lost: Called when another process has taken its name.
-            may_grow: Whether it may have more folders for ledgers than before.
-            name_timeout_ms: How long another session that has its name is waited for.
+            cluster: A cluster that is not started; this object starts and closes it.
+            bookie_id: Its id.
+            paths: Its folders.
+            lost: Called when another process has registered its id.
+            may_grow: Whether folders for ledgers may be added.
+            name_timeout_ms: How long to wait for another session that has its id.
         """
         self.bookie_id = check_bookie_id(bookie_id)
         self._cluster, self._lost = cluster, lost
@@ -59,16 +59,16 @@ class BookieRegistration:
         self._registration: Registration | None = None
         self._read_only = False
         self._follow: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._suspects: set[int] = set()
 
     async def start(self) -> None:
-        """Connect, and check the cookie or, for a new bookie, make one.
+        """Connect, and check the cookie; create one for a new bookie.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
+            MetadataUnreachableError: The metadata store does not answer.
             LedgerMetadataError: There is no cluster.
-            BookieCookieError: These are not the disks that the bookie had.
+            BookieCookieError: The bookie does not have its earlier disks.
         """
         await self._cluster.start()
         await self._cluster.check()
@@ -85,30 +85,30 @@ class BookieRegistration:
             check_cookies(paths.all, cookie, None if stored is None else stored[0])
 
     async def _grow(self, before: Cookie, version: int, cookie: Cookie) -> None:
-        """Take over folders that are new."""
+        """Add new folders."""
         new = [path for path in cookie.ledger_dirs if path not in before.ledger_dirs]
         old = [path for path in self._paths.all if path not in new]
         check_cookies(old, before, before, also=cookie)
         if found := next(filter(has_entries, new), None):
-            raise BookieCookieError(self.bookie_id, f"{found} is to be a new folder, and holds entries")
-        # The registry last: until then a start finds that it has grown, and does this again.
+            raise BookieCookieError(self.bookie_id, f"{found} is to be a new folder, but has entries")
+        # The metadata store last: until then the next start finds the new folders and repeats this.
         stamp_cookies(self._paths.all, cookie)
         await self._cluster.bookies.put_cookie(self.bookie_id, cookie, version)
 
     async def register(
         self, host: str, port: int, *, read_only: bool, extensions: tuple[str, ...] = ()
     ) -> None:
-        """Be there for clients, in this session and in those that follow it.
+        """Register for clients, in this session and in later ones.
 
         Args:
-            host: Where clients find it.
-            port: The same.
-            read_only: Whether it takes no entries.
-            extensions: Of the protocol, that it speaks.
+            host: Host for clients.
+            port: Port for clients.
+            read_only: Whether it rejects entries.
+            extensions: Protocol extensions that it supports.
 
         Raises:
-            BookieExistsError: Another process has its name.
-            MetadataUnreachableError: Nobody answers.
+            BookieExistsError: Another process has registered its id.
+            MetadataUnreachableError: The metadata store does not answer.
         """
         self._registration = Registration((Endpoint(ENDPOINT_ID, port, host, extensions=extensions),))
         self._read_only = read_only
@@ -120,23 +120,23 @@ class BookieRegistration:
             async with contextlib.aclosing(sessions):
                 async for session in sessions:
                     event(log, logging.WARNING, "new session", bookie=self.bookie_id, session=session)
-                    await self._register_at_last()
+                    await self._register_with_retries()
 
         self._follow = asyncio.get_running_loop().create_task(follow())
 
     async def set_read_only(self, read_only: bool) -> None:
-        """Tell clients whether it takes entries."""
+        """Publish whether it rejects entries."""
         if read_only != self._read_only and self._registration is not None:
             self._read_only = read_only
-            await self._register_at_last()
+            await self._register_with_retries()
 
     async def deleted_ledgers(self, ledger_ids: list[int]) -> list[int]:
-        """Those that are in no metadata, for the second time in a row.
+        """Return the ledgers that have had no metadata in two successive calls.
 
-        Each is asked for by name: a list of all could lack one for any reason.
+        Each is requested by id, because a listing of all ledgers may be incomplete.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
+            MetadataUnreachableError: The metadata store does not answer.
         """
         missing = set()
         for ledger_id in ledger_ids:
@@ -148,10 +148,10 @@ class BookieRegistration:
         return sorted(gone)
 
     async def existing_ledgers(self, ledger_ids: Iterable[int]) -> list[int]:
-        """Those that are in the metadata.
+        """Return the ledgers that have metadata.
 
         Raises:
-            MetadataUnreachableError: Nobody answers.
+            MetadataUnreachableError: The metadata store does not answer.
         """
         found = []
         for ledger_id in sorted(ledger_ids):
@@ -161,7 +161,7 @@ class BookieRegistration:
         return found
 
     async def close(self) -> None:
-        """Leave. The registration ends with the session; whoever has the name by now keeps it. Idempotent."""
+        """Disconnect, which ends the session and its registration. Idempotent."""
         if self._follow is not None:
             self._follow.cancel()
             await asyncio.gather(self._follow, return_exceptions=True)
@@ -170,7 +170,7 @@ class BookieRegistration:
 
     async def _register(self) -> None:
         assert self._registration is not None
-        async with self._turn:
+        async with self._lock:
             await self._cluster.bookies.register(
                 self.bookie_id,
                 self._registration,
@@ -178,8 +178,8 @@ class BookieRegistration:
                 timeout_ms=self._name_timeout_ms,
             )
 
-    async def _register_at_last(self) -> None:
-        """Register, as often as it takes."""
+    async def _register_with_retries(self) -> None:
+        """Register, and retry until that succeeds."""
         while True:
             try:
                 await self._register()
@@ -188,7 +188,7 @@ class BookieRegistration:
                 self._lost()
                 return
             except PyLedgerError as error:
-                # Nobody answers, or what is there does not fit, now: who serves shall be found again.
+                # The store does not answer, or has unexpected nodes. A serving bookie must be found again.
                 event(log, logging.WARNING, "not registered", bookie=self.bookie_id, problem=error)
                 end_if_cancelled()
                 await asyncio.sleep(RETRY_S)

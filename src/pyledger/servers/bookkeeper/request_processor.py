@@ -1,8 +1,8 @@
-"""What a bookie does with the requests of its connections: rules, journals, responses.
+"""Handle the requests of a bookie's connections with its rules and journals.
 
-Responses to adds are sent when their journal batch is durable; all others immediately. A reader that wants
-what is not confirmed yet is held until it is, or its time is over. Entries that are not in memory are fetched
-by a thread, and the request is handled again.
+Responses to adds are sent when their journal batch is durable, all others immediately. A read of an
+unconfirmed entry is held until the entry is confirmed or the read times out. A thread loads entries that are
+not in memory; the request is then handled again.
 
 Source: BookKeeper proto/BookieRequestProcessor.java, LongPollReadEntryProcessorV3.java.
 """
@@ -34,14 +34,14 @@ from pyledger.wire.bookkeeper.version3 import VERSION
 log = logger("bookie")
 
 FETCHES_MAX = 3
-"""Tries to bring an entry to memory before a read just waits for the disk."""
+"""Attempts to load an entry to memory before a read blocks on the disk."""
 AUTH_DISABLED = "AuthDisabledPlugin"
 LAG_BYTES_MAX = 64 << 20
-"""Bytes that the journals may lag; above, nothing is read from any connection."""
+"""Bytes that the journals may lag; above it no connection is read."""
 HELD_MAX = 100_000
-"""Readers that may wait for an entry; one more is answered at once."""
+"""Reads that may be held; one more is answered immediately."""
 HOLD_MS_MAX = 3_600_000
-"""How long one waits at most, whatever its request states: it may be gone."""
+"""Maximum time for which a read is held, whatever it requests: its client may be gone."""
 TOTAL_CAPACITY, FREE_SPACE = 1, 2
 
 
@@ -52,24 +52,24 @@ class PendingRequest(NamedTuple):
     request: m.Request
     protocol_version: ProtocolVersion
     woken: bool = False
-    """It was held until more was confirmed."""
+    """It was held until more entries were confirmed."""
     fetches: int = 0
-    """How often its entry was brought to memory."""
+    """How often its entry was loaded to memory."""
 
 
 class PendingResponse(NamedTuple):
-    """Responses of one connection, sent once their journal has all before `appended` (bytes) on disk."""
+    """Responses of one connection, sent once their journal is durable up to `appended` (bytes)."""
 
     appended: int
     connection: LedgerConnection
     frames: tuple[bytes, ...]
     requests: int
     rejected: PendingRequest | None = None
-    """A single request gets an error if the journal fails; a batch of adds, None, loses its connection."""
+    """The request to reject if the journal fails; for a batch of adds None: its connection is closed."""
 
 
 class Held(NamedTuple):
-    """A reader of what is not confirmed yet."""
+    """A held read of an unconfirmed entry."""
 
     pending: PendingRequest
     timer: asyncio.TimerHandle
@@ -79,8 +79,8 @@ class BookieRequestProcessor:
     """Handles requests and responds to them; belongs to one event loop.
 
     Attributes:
-        rules: What the responses are.
-        on_full: Called when the cache of entries is full, so that a checkpoint is due.
+        rules: The rules that determine the responses.
+        on_full: Called when the entry cache is full and a checkpoint is due.
     """
 
     def __init__(
@@ -91,21 +91,21 @@ class BookieRequestProcessor:
         clock: Clock,
         on_full: Callable[[], None],
     ) -> None:
-        """A processor over an open store, in the running event loop.
+        """Create a processor for an open store, in the running event loop.
 
         Args:
-            store: Its reads do not wait from now on.
-            rules: Over that store.
-            disk: Threads that may wait for the disk.
-            clock: For the time at which a reader learned of an entry.
-            on_full: See above.
+            store: The open store; its reads no longer block.
+            rules: The rules over that store.
+            disk: Threads that may block on the disk.
+            clock: For the time at which a held read is answered.
+            on_full: See the attribute.
         """
         self.rules, self.on_full = rules, on_full
         self._store, self._journals, self._disk, self._clock = store, store.journals, disk, clock
         self._loop = asyncio.get_running_loop()
-        # Of each journal, in the order of its records.
+        # By journal, in the order of its records.
         self._responses: list[deque[PendingResponse]] = [deque() for _ in self._journals.writers]
-        # By the request's identity: of many readers of a ledger each is released by itself.
+        # Keyed by the request's identity, because each read of a ledger is released separately.
         self._held: dict[int, HeldReads[Held]] = {}
         self._holding: dict[LedgerConnection, dict[int, PendingRequest]] = {}
         self._held_count = 0
@@ -114,7 +114,7 @@ class BookieRequestProcessor:
             self._loop.add_reader(writer.event_fd, self._on_durable, which)
 
     def close(self) -> None:
-        """Hold no reader any more: the connections are gone."""
+        """Drop all held reads: the connections are closed."""
         for writer in self._journals.writers:
             self._loop.remove_reader(writer.event_fd)
         for held in self._held.values():
@@ -123,16 +123,16 @@ class BookieRequestProcessor:
         self._held.clear()
 
     def full(self) -> bool:
-        """Whether nothing more should be taken: the disk or a journal cannot keep up."""
+        """Return whether the disk or a journal cannot keep up, so that no more requests should be read."""
         lags = self._journals.lag_bytes > LAG_BYTES_MAX
         return lags or self._store.cached_bytes > 2 * self._store.config.write_cache_bytes
 
     def take(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
-        """Handle the request at an index: as many plain adds as come next, or any other one.
+        """Handle the request at an index: a batch of plain adds, or one other request.
 
-        Returns: How many frames that were.
+        Returns: How many frames were handled.
         """
-        if isinstance(frames[at], PendingRequest):  # it was put off
+        if isinstance(frames[at], PendingRequest):  # its entry was loaded, or it was held
             self._handle(frames[at])
             return 1
         count = 0
@@ -146,7 +146,7 @@ class BookieRequestProcessor:
         return count
 
     def _take_adds(self, connection: LedgerConnection, frames: list[Any], at: int) -> int:
-        """Take the plain adds that come next, all at once; how many there were."""
+        """Take the next plain adds as one batch, and return how many there were."""
         version2 = connection.versions.is_version2
         try:
             count, responses, ledger_ids = self._store.take_adds(frames, at, version2=version2)
@@ -232,7 +232,7 @@ class BookieRequestProcessor:
         return outcome
 
     def _journal(self, pending: PendingRequest, outcome: Outcome, ledger_id: int) -> None:
-        """Respond once the journal of a ledger has the records, and all before them, on disk."""
+        """Respond once the journal of a ledger is durable up to and including the records."""
         assert outcome.response is not None
         which = self._journals.of(ledger_id)
         writer = self._journals.writers[which]
@@ -274,14 +274,14 @@ class BookieRequestProcessor:
             free_disk_space=space.free_bytes if request.requested & FREE_SPACE else None,
         )
 
-    # --- what waits
+    # --- deferred responses
 
     def _respond_later(self, which: int, response: PendingResponse) -> None:
         response.connection.in_flight += response.requests
         self._responses[which].append(response)
 
     def _on_durable(self, which: int) -> None:
-        """A journal has synced a batch, or failed: send the responses that waited for it."""
+        """Send the responses that waited for a journal, which has synced a batch or failed."""
         writer = self._journals.writers[which]
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(writer.event_fd)
@@ -295,7 +295,7 @@ class BookieRequestProcessor:
             if one.appended <= synced:
                 frames.setdefault(connection, []).extend(one.frames)
             elif one.rejected is None:
-                connection.abort()  # so all of them are lost to their writer
+                connection.abort()  # the writer then treats all of them as failed
             else:
                 response = rejection(one.rejected.request, Status.EIO)
                 frames.setdefault(connection, []).extend(self._encode(one.rejected, response))
@@ -314,10 +314,10 @@ class BookieRequestProcessor:
 
         fetching.add_done_callback(fetched)
 
-    # --- readers of what is not confirmed yet
+    # --- held reads
 
     def _hold(self, pending: PendingRequest, request: m.ReadRequest) -> bool:
-        """Hold a reader until more is confirmed; False: it need not wait."""
+        """Hold a read until more entries are confirmed; return False if it can be answered now."""
         ledger = self.rules.ledgers.get(request.ledger_id)
         if request.time_out is None or request.previous_lac is None or request.fence or ledger is None:
             return False
@@ -334,12 +334,12 @@ class BookieRequestProcessor:
         return True
 
     def on_closed(self, connection: LedgerConnection) -> None:
-        """A connection has ended: hold nothing for it any more."""
+        """Drop the held reads of a closed connection."""
         for pending in tuple(self._holding.get(connection, {}).values()):
             self._forget(self._drop(pending))
 
     def _check_held(self, ledger_id: int) -> None:
-        """Answer the readers that wait for what is confirmed now."""
+        """Answer the held reads whose entries are confirmed now."""
         held = self._held.get(ledger_id)
         if held is None:
             return
@@ -357,7 +357,7 @@ class BookieRequestProcessor:
         return self._held[request.ledger_id].drop(request.previous_lac, id(pending))
 
     def _forget(self, held: Held) -> PendingRequest:
-        """Forget a reader that is held no more; its request from now on."""
+        """Forget a read that is no longer held, and return its request without a timeout."""
         pending, request = held.pending, held.pending.request
         assert isinstance(request, m.ReadRequest)
         held.timer.cancel()
@@ -371,8 +371,8 @@ class BookieRequestProcessor:
         return pending._replace(request=replace(request, time_out=None))
 
     def _release(self, taken: list[Held], *, woken: bool) -> None:
-        """Answer readers that are held no more."""
-        # All are forgotten first: a response may end its connection, and with it whatever is held for it.
+        """Answer reads that are no longer held."""
+        # Forget all of them first: a response may close its connection, which drops its other held reads.
         for pending in [self._forget(held) for held in taken]:
             if not pending.connection.closed:
                 pending.connection.handle_later(pending._replace(woken=woken))

@@ -1,4 +1,4 @@
-"""A bookie: its folders, its port, its place in a cluster.
+"""A bookie: its folders, its port, its registration in a cluster.
 
 Source: BookKeeper bookie/BookieImpl.java, BookieStateManager.java, SyncThread.java.
 """
@@ -33,14 +33,14 @@ READ_THREADS = 4
 CLOSE_GRACE_MS = 3_000
 RETRY_S = 1.0
 TLS_EXTENSION = "tls"
-"""Registered by a bookie that speaks TLS."""
+"""Extension that a bookie with TLS registers."""
 
 
 class BookieServer:
-    """Serves one bookie from `start` to `close`.
+    """Runs one bookie from `start` to `close`.
 
     Attributes:
-        ended: Set when it cannot go on: its disk failed.
+        ended: Set when it cannot continue: its disk failed, or another process has its id.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class BookieServer:
         bookie_id: str = "",
         advertised_host: str = "",
     ) -> None:
-        """A bookie that opens its folders and listens once it is started.
+        """Create a bookie, which opens its folders and listens when it is started.
 
         Args:
             paths: Folders of its journals, and of its entry logs and indexes.
-            config: How it keeps them.
+            config: Its settings.
             host: Address or name to listen on.
-            port: 0 takes any free port.
-            tls: Certificates; without, it speaks no TLS.
-            cluster: Where it registers, not started yet; None: only who knows its address finds it.
-            bookie_id: Its name; empty makes it of host and port.
-            advertised_host: Where clients find it; empty is `host`.
+            port: Port to listen on; 0 takes any free port.
+            tls: Certificates; without them TLS is off.
+            cluster: The cluster to register in, not started yet; None: clients need its address.
+            bookie_id: Its id; by default made of host and port.
+            advertised_host: Host for clients; by default `host`.
         """
         self.config = config or BookieConfig()
         self.ended = asyncio.Event()
@@ -80,7 +80,7 @@ class BookieServer:
                 raise ConfigError("bookie_id", "is empty, and the port that would name it is any", "give one")
             name = bookie_id or f"{self._advertised_host}:{port}"
             self._member = BookieRegistration(
-                cluster, name, self._paths, self._give_up, may_grow=self.config.allow_storage_expansion
+                cluster, name, self._paths, self._stop_serving, may_grow=self.config.allow_storage_expansion
             )
         net = NetConfig(
             frame_max_bytes=self.config.frame_max_bytes,
@@ -109,24 +109,24 @@ class BookieServer:
 
     @property
     def address(self) -> str:
-        """`host:port` that it listens on."""
+        """The `host:port` it listens on."""
         return f"{self._host}:{self._server.port}"
 
     @property
     def disks(self) -> LedgerDisks:
-        """Its folders for ledgers, and which are full."""
+        """The disks of its ledgers."""
         return self._store.disks
 
     async def start(self) -> None:
-        """Take the port, check the cookie, replay the journal, listen, register.
+        """Bind the port, check the cookie, replay the journal, listen, and register.
 
         Raises:
             StoreError: The folders cannot be opened.
-            LedgerFileError: A file in them is damaged.
-            BookieCookieError: They are not those that it had before.
+            LedgerFileError: A file in the folders is damaged.
+            BookieCookieError: They are not its earlier folders.
             MetadataUnreachableError: The cluster does not answer.
-            BookieExistsError: Another process has its name.
-            ListenError: The port cannot be had.
+            BookieExistsError: Another process has its id.
+            ListenError: The port is not available.
         """
         self._loop = asyncio.get_running_loop()
         try:
@@ -137,7 +137,7 @@ class BookieServer:
         event(log, logging.INFO, "bookie serves", address=self.address, ledgers=len(self._store.ledgers))
 
     async def _start(self) -> None:
-        # First: a new bookie that cannot listen must not become one that its cluster waits for.
+        # First: a new bookie that cannot listen must not leave a cookie in the cluster.
         await self._server.bind()
         if self._member is not None:
             await self._member.start()
@@ -153,7 +153,7 @@ class BookieServer:
         )
         self._started = True
         if not self._ending:
-            self._look_at_disk()
+            self._check_disks()
         await self._server.start()
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if self._member is not None:
@@ -166,22 +166,22 @@ class BookieServer:
             self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     async def _require_indexes(self, member: BookieRegistration) -> None:
-        """Refuse folders without a list of ledgers, Java's or older ones, that have lost an index.
+        """Check folders without a list of ledgers, Java's or older ones, for lost indexes.
 
         Raises:
-            LedgerFileError: They have.
+            LedgerFileError: An index is lost.
         """
         try:
             unknown = await self._run(self._store.unknown_ledgers)
             if lost := await member.existing_ledgers(unknown):
-                problem = f"no index names ledgers {lost[:5]}, which entry logs hold and nobody deleted"
+                problem = f"no index names ledgers {lost[:5]}, which are in entry logs and were not deleted"
                 raise LedgerFileError(self._store.disks.folders[0], 0, problem)
         except BaseException:
             await self._run(self._store.let_go)
             raise
 
     async def close(self) -> None:
-        """Leave the cluster, answer what was taken, move all to the entry logs, end. Idempotent."""
+        """Leave the cluster, answer requests in flight, write all entries to entry logs, stop. Idempotent."""
         if self._closing:
             return
         self._closing = True
@@ -201,11 +201,11 @@ class BookieServer:
             self._disk.shutdown()
 
     async def _leave(self, member: BookieRegistration) -> None:
-        """Leave the cluster. Where that fails, the registration ends with the process."""
+        """Leave the cluster. If that fails, the registration ends with the process."""
         try:
             await member.close()
         except PyLedgerError as error:
-            event(log, logging.ERROR, "cluster not left in good order", problem=error)
+            event(log, logging.ERROR, "cluster not left cleanly", problem=error)
 
     async def _close_store(self) -> None:
         self._processor.close()
@@ -239,7 +239,7 @@ class BookieServer:
             self._timers[name] = self._loop.call_later(delay_s, call)
 
     def _checkpoint(self) -> None:
-        """Begin a checkpoint, unless one is under way."""
+        """Begin a checkpoint, unless one is running."""
         self._arm("checkpoint", self.config.flush_interval_ms / 1000, self._checkpoint)
         if self._moving is not None or self._closing or self._ending:
             return
@@ -257,7 +257,7 @@ class BookieServer:
             for connection in self._server.connections:
                 connection.go_on()
         elif isinstance(error, StoreFullError):
-            # Nothing is lost: it is all in the journal. It goes to another disk, or nothing more may come.
+            # Nothing is lost: the entries are in the journal. Use another disk, or become read-only.
             self._alarms.warn(f"disk is full: {error}", self._clock.monotonic_ms())
             self._store.disks.leave_out(error.path)
             everywhere = self._store.disks.all_full
@@ -271,7 +271,7 @@ class BookieServer:
             if not isinstance(error, StoreError):
                 raise error
 
-    def _look_at_disk(self) -> None:
+    def _check_disks(self) -> None:
         config, disks, full = self.config, self._store.disks, self._store.disks.full
         try:
             spaces = disks.check()
@@ -291,7 +291,7 @@ class BookieServer:
                 self._collect()
         least_bytes = config.min_usable_size_for_high_priority_writes_bytes
         self.rules.takes_recovery_adds = any(space.free_bytes >= least_bytes for space in spaces)
-        self._arm("disk", self.config.disk_check_interval_ms / 1000, self._look_at_disk)
+        self._arm("disk", self.config.disk_check_interval_ms / 1000, self._check_disks)
 
     def _set_read_only(self, read_only: bool, why: str) -> None:
         if read_only != self.rules.read_only:
@@ -301,7 +301,7 @@ class BookieServer:
                 self._spawn(self._member.set_read_only(read_only))
 
     async def _run(self, call: Callable[..., T], *arguments: object) -> T:
-        """Call in the thread that writes to the disk."""
+        """Call a function in the thread that writes to the disk."""
         return await self._loop.run_in_executor(self._disk, call, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -310,7 +310,7 @@ class BookieServer:
         task.add_done_callback(self._tasks.discard)
 
     def _collect(self) -> None:
-        """Begin to collect garbage, unless that is under way."""
+        """Begin to collect garbage, unless a collection is running."""
         if self._collector is not None and not self._collecting:
             self._collecting = True
             self._spawn(self._collect_garbage(self._collector))
@@ -330,7 +330,7 @@ class BookieServer:
             self._arm("collect", self.config.gc_wait_time_ms / 1000, self._collect)
 
     async def _settled(self) -> None:
-        """Return when no checkpoint is under way."""
+        """Return when no checkpoint is running."""
         while self._moving is not None:
             await asyncio.wait([self._moving])
 
@@ -338,12 +338,12 @@ class BookieServer:
         self._loop.call_soon_threadsafe(self._fail)
 
     def _fail(self) -> None:
-        """The disk cannot be trusted: write nothing to it any more. The next start replays the journal."""
+        """Stop writing to the disk, which has failed. The next start replays the journal."""
         self._disk_failed = True
-        self._give_up()
+        self._stop_serving()
 
-    def _give_up(self) -> None:
-        """Acknowledge nothing any more, and begin nothing, whatever a look at the disk would say."""
+    def _stop_serving(self) -> None:
+        """Acknowledge no more adds and start no more work, whatever the disk check finds."""
         self._ending = True
         for timer in self._timers.values():
             timer.cancel()
