@@ -19,7 +19,7 @@ from pyledger.protocol.bookkeeper.result_codes import ABSENT
 from pyledger.simulator.bookkeeper.bookie import EntriesInMemory, Reply, SimulatedBookie
 from pyledger.simulator.bookkeeper.client_process import ReaderProcess, WriterProcess
 from pyledger.simulator.bookkeeper.cluster import Fault, MetadataTable
-from pyledger.simulator.bookkeeper.replication_worker import Copy, Flow, RepairProcess, Told
+from pyledger.simulator.bookkeeper.replication_worker import Copy, Done, Flow, ReplicationProcess
 
 ENTRY_MAX = (1 << 62) - 1
 
@@ -315,26 +315,26 @@ def replicas_deleted_after_a_repair(part: object) -> None:
 def successors_named_before_the_copies(part: object) -> None:
     """A repair stores the new ensemble before it copies."""
 
-    def mend(repair: Repair, metadata: LedgerMetadata) -> Flow:
+    def repair_fragment(repair: Repair, metadata: LedgerMetadata) -> Flow:
         return (yield from part.name_successors(repair)) and (yield from part.copy(repair, metadata))
 
-    if isinstance(part, RepairProcess):
-        part.mend = mend
+    if isinstance(part, ReplicationProcess):
+        part.repair = repair_fragment
 
 
 def what_cannot_be_read_is_passed_over(part: object) -> None:
     """A repair copies what it can read, and stores the new ensemble for all entries."""
-    if isinstance(part, RepairProcess):
-        part.may_go_on = lambda _: True
+    if isinstance(part, ReplicationProcess):
+        part.may_copy = lambda _: True
 
 
 def copies_that_failed_count(part: object) -> None:
     """A repair ignores the responses of the bookies to which it copied."""
 
-    def send(copies: Sequence[Copy], told: Told) -> None:
-        RepairProcess.send_copies(part, copies, lambda _: told(True))
+    def send(copies: Sequence[Copy], done: Done) -> None:
+        ReplicationProcess.send_copies(part, copies, lambda _: done(True))
 
-    if isinstance(part, RepairProcess):
+    if isinstance(part, ReplicationProcess):
         part.send_copies = send
 
 
@@ -346,11 +346,11 @@ def open_ends_are_repaired(part: object) -> None:
             found = super().repaired(replace(metadata, state=LedgerState.CLOSED, last_entry_id=ENTRY_MAX))
             return found and replace(found, state=metadata.state, last_entry_id=metadata.last_entry_id)
 
-    def mend(repair: Repair, metadata: LedgerMetadata) -> Flow:
-        return RepairProcess.mend(part, Careless(repair.fragment, repair.successors), metadata)
+    def repair_fragment(repair: Repair, metadata: LedgerMetadata) -> Flow:
+        return ReplicationProcess.repair(part, Careless(repair.fragment, repair.successors), metadata)
 
     def examine(*, every_entry: bool = False) -> Flow:
-        found = yield from RepairProcess.examine(part, every_entry=every_entry)
+        found = yield from ReplicationProcess.examine(part, every_entry=every_entry)
         if found is None:
             return None
         missing = tuple(
@@ -358,14 +358,14 @@ def open_ends_are_repaired(part: object) -> None:
         )
         return replace(found, missing_replicas=missing)
 
-    if isinstance(part, RepairProcess):
-        part.mend, part.examine = mend, examine
+    if isinstance(part, ReplicationProcess):
+        part.repair, part.examine = repair_fragment, examine
 
 
 def only_ends_of_fragments_are_checked(part: object) -> None:
     """A repair checks only the ends of fragments, although a check found a hole between (ours, fixed)."""
-    if isinstance(part, RepairProcess) and part.name != "auditor":
-        part.examine = lambda **_: RepairProcess.examine(part)
+    if isinstance(part, ReplicationProcess) and part.name != "auditor":
+        part.examine = lambda **_: ReplicationProcess.examine(part)
 
 
 BUGS: list[Fault] = [

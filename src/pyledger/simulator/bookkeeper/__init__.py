@@ -1,1 +1,1 @@
-"""Simulated bookies, clients and autorecovery, on the real machines."""
+"""Simulated bookies, clients and autorecovery over the real state machines."""

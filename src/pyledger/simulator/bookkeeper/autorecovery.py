@@ -1,6 +1,6 @@
 """Autorecovery of a simulated cluster: an auditor that marks ledgers, and workers that take them.
 
-Workers die, and stand still while their locks end, so that two of them are at one ledger.
+Workers die, or pause until their locks expire, so that two of them work on one ledger.
 """
 
 from functools import partial
@@ -9,7 +9,7 @@ from itertools import count
 from pyledger.protocol.bookkeeper.audit import AuditRules
 from pyledger.protocol.bookkeeper.fragments import keeps_entries
 from pyledger.simulator.bookkeeper.cluster import Cluster
-from pyledger.simulator.bookkeeper.replication_worker import Flow, RepairProcess, follow
+from pyledger.simulator.bookkeeper.replication_worker import Flow, ReplicationProcess, follow
 
 AUDITOR = "auditor"
 WORKERS = 2
@@ -22,19 +22,19 @@ class UnderreplicatedLedgers:
     """Marks and locks of ledgers, as the metadata store keeps them."""
 
     def __init__(self) -> None:
-        """No ledger is marked."""
+        """Start without marks."""
         self.marks: dict[int, tuple[int, bool]] = {}
-        """Which version a mark has, and whether every entry has to be looked at."""
+        """The version of each mark, and whether every entry has to be checked."""
         self.locks: dict[int, str] = {}
         self._versions = count()
 
     def mark(self, ledger_id: int, *, every_entry: bool = False) -> None:
-        """Say that a ledger lacks copies, perhaps once more."""
+        """Mark a ledger as under-replicated, or mark it again."""
         before = self.marks.get(ledger_id, (0, False))[1]
         self.marks[ledger_id] = next(self._versions), before or every_entry
 
     def free(self) -> list[int]:
-        """Marked ledgers that nobody has locked."""
+        """Return the marked ledgers without a lock."""
         return [ledger_id for ledger_id in self.marks if ledger_id not in self.locks]
 
     def finish(self, ledger_id: int, version: int) -> None:
@@ -44,22 +44,22 @@ class UnderreplicatedLedgers:
         self.locks.pop(ledger_id, None)
 
     def end_session(self, holder: str) -> None:
-        """Remove the locks of somebody."""
+        """Remove the locks of one holder."""
         for ledger_id in [one for one, by in self.locks.items() if by == holder]:
             del self.locks[ledger_id]
 
 
 class Worker:
-    """Takes one marked ledger after the other."""
+    """Re-replicates one marked ledger after the other."""
 
     def __init__(self, cluster: Cluster, board: UnderreplicatedLedgers, name: str, grace_ms: int) -> None:
-        """A worker that begins with `work`."""
+        """Create a worker; `work` starts it."""
         self.cluster, self.world, self.board, self.name = cluster, cluster.world, board, name
         self.grace_ms, self.alive = grace_ms, True
-        self.process: RepairProcess | None = None
+        self.process: ReplicationProcess | None = None
 
     def work(self) -> None:
-        """Take a ledger, or look again later."""
+        """Lock a ledger, or poll again later."""
         if not self.alive:
             return
         free, random = self.board.free(), self.world.random
@@ -69,12 +69,12 @@ class Worker:
         ledger_id = random.choice(free)
         self.board.locks[ledger_id] = self.name
         version, every_entry = self.board.marks[ledger_id]
-        self.process = RepairProcess(self.cluster, self.name, ledger_id)
-        flow = self.process.care(self.grace_ms, every_entry=every_entry)
+        self.process = ReplicationProcess(self.cluster, self.name, ledger_id)
+        flow = self.process.replicate(self.grace_ms, every_entry=every_entry)
         follow(flow, partial(self.ended, ledger_id, version))
 
     def ended(self, ledger_id: int, version: int, whole: bool) -> None:
-        """Nothing is missing any more, or something failed."""
+        """Release the ledger: it is fully replicated, or something failed."""
         self.world.note(f"{self.name} leaves {ledger_id} {whole}")
         self.process = None
         if whole:
@@ -84,20 +84,20 @@ class Worker:
         self.world.after(self.world.random.randint(1, 100), self.work)
 
     def die(self) -> None:
-        """Do nothing more; what it has locked is free when its session ends."""
+        """Stop; its lock is released when its session ends."""
         self.alive = False
         if self.process is not None:
             self.process.die()
         self._end_session_later()
 
-    def stand_still(self) -> None:
-        """Do nothing for a while, and go on; meanwhile the session may end."""
+    def pause(self) -> None:
+        """Pause for a while; the session may end in the meantime."""
         process, random = self.process, self.world.random
         if process is None or process.stopped is not None:
             return
         process.stopped = []
         self._end_session_later()
-        self.world.after(random.randint(1, 2 * SESSION_MS_MAX), process.go_on)
+        self.world.after(random.randint(1, 2 * SESSION_MS_MAX), process.resume)
 
     def _end_session_later(self) -> None:
         delay_ms = self.world.random.randint(50, SESSION_MS_MAX)
@@ -108,12 +108,12 @@ class AutorecoveryProcesses:
     """Autorecovery of one cluster.
 
     Attributes:
-        workers: Those that live.
-        clean: Whether the last check of all entries of all ledgers found nothing.
+        workers: The live workers.
+        clean: Whether the last check of all entries found no missing replica.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Begin."""
+        """Start the workers and the auditor."""
         self.cluster, self.world, self.board = cluster, cluster.world, UnderreplicatedLedgers()
         random = self.world.random
         self.clean = False
@@ -122,41 +122,41 @@ class AutorecoveryProcesses:
         self._rules, self._delay_ms = AuditRules(), random.randint(0, LOST_DELAY_MS_MAX)
         self._grace_ms = random.randint(1, GRACE_MS_MAX)
         for _ in range(WORKERS):
-            self.hire()
+            self.start_worker()
         self.audit()
         self.world.after(random.randint(100, 1000), self.check)
 
-    def hire(self) -> None:
-        """One more worker."""
+    def start_worker(self) -> None:
+        """Start one more worker."""
         worker = Worker(self.cluster, self.board, f"a{next(self._names)}", self._grace_ms)
         self.workers.append(worker)
         worker.work()
 
     def worker_dies(self) -> None:
-        """A worker dies; another one takes its place."""
+        """Kill a worker; another one starts later."""
         if not self.workers:
             return
         worker = self.world.random.choice(self.workers)
         self.workers.remove(worker)
         self.world.note(f"{worker.name} dies")
         worker.die()
-        self.world.after(self.world.random.randint(1, 500), self.hire)
+        self.world.after(self.world.random.randint(1, 500), self.start_worker)
 
-    def worker_stands_still(self) -> None:
-        """A worker stands still."""
+    def worker_pauses(self) -> None:
+        """Pause a worker."""
         if self.workers:
-            self.world.random.choice(self.workers).stand_still()
+            self.world.random.choice(self.workers).pause()
 
     def heal(self) -> None:
-        """Let stopped workers continue."""
+        """Resume paused workers."""
         for worker in self.workers:
             if worker.process is not None and worker.process.stopped is not None:
-                worker.process.go_on()
+                worker.process.resume()
 
     # --- the auditor
 
     def audit(self) -> None:
-        """Mark the ledgers of bookies that are lost for long enough."""
+        """Mark the ledgers of bookies that have been lost for longer than the delay."""
         cluster, now_ms = self.cluster, self.world.now_ms
         self._rules.update(cluster.known(), cluster.registered(), now_ms, self._delay_ms)
         lost = self._rules.due(now_ms)
@@ -167,19 +167,19 @@ class AutorecoveryProcesses:
             self.world.after(self.world.random.randint(50, 300), self.audit)
 
     def check(self) -> None:
-        """Look at all ledgers, one after the other; at every entry in a healed world."""
+        """Check all ledgers, one after the other; in a healed world check every entry."""
         if not self.world.calm:
             follow(self._check_all(every_entry=self.world.healed), self._checked)
 
     def _check_all(self, *, every_entry: bool) -> Flow:
-        lacking = 0
+        under_replicated = 0
         for ledger_id in list(self.cluster.table.rows):
-            process = RepairProcess(self.cluster, AUDITOR, ledger_id)
+            process = ReplicationProcess(self.cluster, AUDITOR, ledger_id)
             found = yield from process.examine(every_entry=every_entry)
             if found is None or found.missing_replicas:
-                lacking += 1
+                under_replicated += 1
                 self.board.mark(ledger_id, every_entry=every_entry)
-        return every_entry and not lacking
+        return every_entry and not under_replicated
 
     def _checked(self, clean: bool) -> None:
         self.clean = clean
@@ -187,5 +187,5 @@ class AutorecoveryProcesses:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to be done, as far as the auditor knows."""
+        """Whether the last check was clean and no ledger is marked."""
         return self.clean and not self.board.marks

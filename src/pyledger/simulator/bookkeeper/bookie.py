@@ -1,4 +1,4 @@
-"""A bookie of a simulated cluster: the real rules over a disk that a crash robs of what was not synced."""
+"""A bookie of a simulated cluster: the real rules over a disk that loses unsynced records in a crash."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,31 +22,31 @@ from pyledger.simulator.world import World
 SYNC_MS_MAX = 8
 SLOW_SYNC_MS_MAX = 800
 COLLECT_MS_MAX = 400
-"""Between a look at the metadata and what is thrown away because of it."""
-SPOILT = 0.3
-"""Share of entries that a bad disk spoils."""
+"""Maximum time between a read of the metadata and the deletion that follows from it."""
+DAMAGED = 0.3
+"""Share of entries that a bad disk damages."""
 Reply = Callable[[m.Response], None]
 
 
 class EntriesInMemory:
-    """Entries of a bookie in memory, of which some cannot be read any more."""
+    """Entries of a bookie in memory; some of them may be damaged."""
 
     def __init__(self) -> None:
-        """No entry."""
+        """Start without entries."""
         self.ledgers: dict[int, dict[int, bytes]] = {}
         self.damaged: set[tuple[int, int]] = set()
 
     def can_hold(self, ledger_id: int, entry_id: int) -> bool:  # noqa: ARG002 - memory has no slots
-        """Any entry."""
+        """Return True: memory holds any entry."""
         return True
 
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
-        """Store an entry, in the place of an older copy."""
+        """Store an entry, replacing an older copy."""
         self.ledgers.setdefault(ledger_id, {})[entry_id] = entry
         self.damaged.discard((ledger_id, entry_id))
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """An entry; None: it was never stored.
+        """Return an entry; None if it was never stored.
 
         Raises:
             LedgerFileError: It is damaged.
@@ -59,7 +59,7 @@ class EntriesInMemory:
         return entry
 
     def following(self, ledger_id: int, entry_id: int, count_max: int, bytes_max: int) -> list[bytes]:
-        """Entries from one on without a hole; each counts with 4 bytes more."""
+        """Return successive entries from an id up to a gap; each counts 4 bytes more than its size."""
         found: list[bytes] = []
         while len(found) < count_max and (entry := self.get(ledger_id, entry_id + len(found))) is not None:
             if (bytes_max := bytes_max - len(entry) - ENTRY_HEAD_BYTES) < 0:
@@ -68,11 +68,11 @@ class EntriesInMemory:
         return found
 
     def last_entry_id(self, ledger_id: int) -> int | None:
-        """The highest id that is there."""
+        """Return the highest stored id."""
         return max(self.ledgers.get(ledger_id, ()), default=None)
 
     def entry_ranges(self, ledger_id: int) -> Iterator[range]:
-        """Ids of all that are there: runs without a hole, ascending."""
+        """Return the stored ids as ascending ranges without gaps."""
         ids = sorted(self.ledgers.get(ledger_id, ()))
         starts = ids[:1] + [after for before, after in pairwise(ids) if after != before + 1]
         ends = [before for before, after in pairwise(ids) if after != before + 1] + ids[-1:]
@@ -81,23 +81,23 @@ class EntriesInMemory:
 
 @dataclass
 class SimulatedBookie:
-    """One process after the other, on one disk.
+    """Successive processes of one bookie on one disk.
 
     Attributes:
-        journal: What was written; up to `synced` it is on disk.
-        life: Counts the processes; a request reaches only the one that it was sent to.
-        stopped: What comes while the process is stopped, and is done when it goes on; None: it runs.
-        lost: Its disk is gone, or will be as good as that.
-        forgotten: Its cookie is gone too: an operator has taken it out for good.
+        journal: The written records; those before `synced` are on disk.
+        life: Number of the process; a request reaches only the process that it was sent to.
+        stopped: Actions that wait while the process is stopped; None while it runs.
+        lost: Its disk is lost, or is treated as lost.
+        forgotten: Its cookie is deleted too: an operator has removed it for good.
         slow_syncs: Share of syncs that take long.
-        bad_disk: Some of the entries that come from now on cannot be read.
-        damaged: Entries that the disk has spoilt.
+        bad_disk: The disk damages some of the entries that are added from now on.
+        damaged: Entries that the disk has damaged.
     """
 
     world: World
     name: str
-    changed: Callable[["SimulatedBookie"], None] = lambda _: None
-    """Told that a life begins; a fault may be built in."""
+    on_start: Callable[["SimulatedBookie"], None] = lambda _: None
+    """Called when a process starts; tests inject known bugs here."""
     journal: list[Record] = field(default_factory=list)
     synced: int = 0
     life: int = 0
@@ -109,19 +109,19 @@ class SimulatedBookie:
     bad_disk: bool = False
     damaged: set[tuple[int, int]] = field(default_factory=set)
     crash_at_sync: float = 0.0
-    """Share of syncs during which the bookie dies."""
+    """Share of syncs during which the bookie crashes."""
     die: Callable[["SimulatedBookie"], None] = lambda bookie: bookie.crash()
     checks_cookie: bool = True
-    """A bookie whose disk is another one does not start."""
+    """Whether a bookie with another disk stays down."""
     look_up: Callable[[int], LedgerMetadata | None] = lambda _: None
-    """The metadata of a ledger; None: it was deleted."""
+    """Returns the metadata of a ledger; None if it was deleted."""
     deleted: dict[int, int] = field(default_factory=dict)
-    """Where in the journal the copies of ledgers end that were thrown away."""
+    """The journal index up to which the entries of a ledger were deleted, by ledger."""
     keeps: Callable[[LedgerMetadata | None], bool] = lambda metadata: metadata is not None
-    """Whether the garbage collection leaves a ledger alone."""
+    """Whether the garbage collection keeps a ledger."""
 
     def __post_init__(self) -> None:
-        """Not started yet."""
+        """Create a bookie; `start` starts it."""
         self.storage = EntriesInMemory()
         self.rules = BookieRules(self.storage)
         self._waiting: list[tuple[int, Reply, m.Response]] = []
@@ -129,7 +129,7 @@ class SimulatedBookie:
         self.answers_before_sync = False
 
     def start(self) -> None:
-        """Begin a life with what the disk holds."""
+        """Start a process with the records on disk."""
         if self.up or self.forgotten or (self.lost and self.checks_cookie):
             return
         self.up = True
@@ -141,10 +141,10 @@ class SimulatedBookie:
                 self.rules.replay(record)
         self.storage.damaged = self.damaged
         self.world.note(f"{self.name} starts with {len(self.journal)}")
-        self.changed(self)
+        self.on_start(self)
 
     def crash(self) -> None:
-        """End this life; the disk keeps what it likes of what was not synced."""
+        """End this process; any prefix of the unsynced records may survive."""
         if not self.up:
             return
         random = self.world.random
@@ -170,7 +170,7 @@ class SimulatedBookie:
         self.world.note(f"{self.name} is wiped")
 
     def collect(self) -> None:
-        """Throw away what no metadata has a use for: it is looked up first, and deleted a while later."""
+        """Delete the ledgers without metadata, some time after the metadata was read."""
         life = self.life
         for ledger_id in self.storage.ledgers:
             if not self.keeps(self.look_up(ledger_id)):
@@ -178,13 +178,13 @@ class SimulatedBookie:
                 self.world.after(delay_ms, partial(self.run, life, partial(self.delete, ledger_id)))
 
     def delete(self, ledger_id: int) -> None:
-        """Throw the copies of a ledger away."""
+        """Delete the entries of a ledger."""
         self.world.note(f"{self.name} deletes {ledger_id}")
         self.storage.ledgers.pop(ledger_id, None)
         self.deleted[ledger_id] = len(self.journal)
 
     def on_disk(self, ledger_id: int) -> set[int]:
-        """Entries of a ledger that outlive this process, and can be read."""
+        """Return the readable entries of a ledger that survive a crash."""
         start = self.deleted.get(ledger_id, 0)
         return {
             record.entry_id
@@ -195,22 +195,22 @@ class SimulatedBookie:
         }
 
     def stop(self) -> None:
-        """Stand still, as after SIGSTOP."""
+        """Stop the process, as with SIGSTOP."""
         if self.up and self.stopped is None:
             self.stopped = []
 
-    def go_on(self) -> None:
-        """Do what came meanwhile."""
+    def resume(self) -> None:
+        """Continue, and run the actions that waited."""
         held, self.stopped = self.stopped or [], None
         for action in held:
             action()
 
     def receive(self, life: int, request: m.Request, reply: Reply) -> None:
-        """A request arrives, if the process it was sent to still lives."""
+        """Handle a request if the process that it was sent to is still alive."""
         self.run(life, lambda: self.handle(request, reply))
 
     def run(self, life: int, action: Callable[[], None]) -> None:
-        """Do something in a life, or when it goes on."""
+        """Run an action in a process: now, or when it resumes."""
         if life != self.life or not self.up:
             return
         if self.stopped is not None:
@@ -219,15 +219,15 @@ class SimulatedBookie:
             action()
 
     def handle(self, request: m.Request, reply: Reply) -> None:
-        """Answer, after the records that belong to it are on disk."""
+        """Respond to a request, once its records are on disk."""
         try:
             outcome = self.rules.handle(request)
         except PyLedgerError:
             outcome = Outcome(rejection(request, Status.EIO))
         assert outcome.response is not None
         self.journal += outcome.records
-        spoils = self.bad_disk and not self.world.healed
-        if spoils and isinstance(request, m.AddRequest) and self.world.random.random() < SPOILT:
+        damages = self.bad_disk and not self.world.healed
+        if damages and isinstance(request, m.AddRequest) and self.world.random.random() < DAMAGED:
             self.damaged.add((request.ledger_id, request.entry_id))
         if outcome.records and not self.answers_before_sync:
             self._waiting.append((len(self.journal), reply, outcome.response))

@@ -1,4 +1,4 @@
-"""What must hold in every history of ledgers, as nobody inside can see it."""
+"""Invariants of every history of ledgers, checked from outside the cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,46 +12,46 @@ from pyledger.simulator.safety import require
 
 @dataclass(slots=True)
 class LedgerHistory:
-    """All that is known of one ledger.
+    """The history of one ledger.
 
     Attributes:
-        payloads: By entry, as its writer gave them.
-        confirmed: The last entry that its writer was told to be safe.
-        told: The highest last confirmed entry that a reader was told.
-        closed: Its metadata when it was closed first.
+        payloads: By entry id, as written.
+        confirmed: The last entry that was confirmed to its writer.
+        lac_read: The highest last add confirmed that a reader has got.
+        closed: Its metadata when it was first closed.
     """
 
     payloads: list[bytes] = field(default_factory=list)
     confirmed: int = -1
-    told: int = -1
+    lac_read: int = -1
     closed: LedgerMetadata | None = None
     repaired: dict[str, set[int]] = field(default_factory=dict)
-    """Entries that bookies had on disk when a repair named them in the place of others."""
+    """Entries that bookies had on disk when a repair named them as successors, by bookie."""
 
     @property
     def last_add_pushed(self) -> int:
-        """The highest entry that its writer gave out."""
+        """The last entry that its writer sent."""
         return len(self.payloads) - 1
 
 
 @dataclass
 class LedgerChecks:
-    """All ledgers together."""
+    """The invariants of all ledgers."""
 
     ledgers: dict[int, LedgerHistory] = field(default_factory=dict)
     on_disk: Callable[[str, int], set[int]] = lambda _bookie, _ledger_id: set()
-    """Entries of a ledger that a bookie has for good."""
+    """Returns the entries of a ledger that a bookie has on disk."""
     disk_failed: Callable[[str], bool] = lambda _bookie: False
-    """Whether a bookie's disk is lost or bad: its copies need not be there."""
+    """Whether a bookie's disk is lost or bad, so that its replicas may be missing."""
 
     def pushed(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
-        """A writer gave out an entry."""
+        """A writer sent an entry."""
         history = self.ledgers[ledger_id]
-        require(entry_id == history.last_add_pushed + 1, "entries have no holes", (ledger_id, entry_id))
+        require(entry_id == history.last_add_pushed + 1, "entries have no gaps", (ledger_id, entry_id))
         history.payloads.append(payload)
 
     def confirmed(self, ledger_id: int, entry_id: int, last_add_confirmed: int) -> None:
-        """A writer learned that an entry is safe."""
+        """An entry was confirmed to its writer."""
         history = self.ledgers[ledger_id]
         where = f"{ledger_id}:{entry_id}"
         require(entry_id == history.confirmed + 1, "entries are confirmed in order", where)
@@ -76,29 +76,29 @@ class LedgerChecks:
             self._closed(ledger_id, new)
 
     def _moved(self, ledger_id: int, old: LedgerMetadata, new: LedgerMetadata, segments: int) -> None:
-        """Segments that nobody adds to may have got other bookies: those have to have the copies."""
+        """Bookies that were replaced in segments without a writer: the successors need the entries."""
         ends = [after.first_entry_id for _, after in pairwise(old.segments)] + [old.last_entry_id + 1]
         for was, now, end in zip(old.segments[:segments], new.segments, ends, strict=False):
-            for place, (gone, named) in enumerate(zip(was.ensemble, now.ensemble, strict=True)):
+            for index, (gone, named) in enumerate(zip(was.ensemble, now.ensemble, strict=True)):
                 if gone == named:
                     continue
-                wanted = {one for one in range(was.first_entry_id, end) if place in old.write_set(one)}
+                wanted = {one for one in range(was.first_entry_id, end) if index in old.write_set(one)}
                 missing = set() if self.disk_failed(named) else wanted - self.on_disk(named, ledger_id)
                 where = f"{ledger_id}: {named} named for {gone} without {sorted(missing)}"
                 require(not missing, "fragment repair never reduces replicas", where)
                 self.ledgers[ledger_id].repaired.setdefault(named, set()).update(wanted)
-        self.copies_last(ledger_id, new)
+        self.replicas_last(ledger_id, new)
 
-    def copies_last(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """What a repair counted on is there, unless a disk was lost since, or somebody else has it now."""
+    def replicas_last(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Replicas that a repair relied on exist, unless a disk was lost or other bookies are named now."""
         for bookie, entry_ids in self.ledgers[ledger_id].repaired.items():
             named = {one for one in entry_ids if bookie in _named(metadata, one)}
             missing = set() if self.disk_failed(bookie) else named - self.on_disk(bookie, ledger_id)
             where = f"{ledger_id}: {bookie} has lost {sorted(missing)}"
             require(not missing, "fragment repair never reduces replicas", where)
 
-    def lacking(self, ledger_id: int, metadata: LedgerMetadata) -> set[tuple[str, int]]:
-        """Copies of a closed ledger that are on no disk, by bookie and entry."""
+    def missing_replicas(self, ledger_id: int, metadata: LedgerMetadata) -> set[tuple[str, int]]:
+        """Return the replicas of a closed ledger that are on no disk, as bookie and entry."""
         found = set()
         for bookie in {bookie for segment in metadata.segments for bookie in segment.ensemble}:
             held = self.on_disk(bookie, ledger_id)
@@ -115,9 +115,9 @@ class LedgerChecks:
             f"{ledger_id}: {history.confirmed} was, closed at {end}",
         )
         require(
-            history.told <= end,
+            history.lac_read <= end,
             "entries reported as confirmed stay confirmed",
-            f"{ledger_id}: {history.told}, {end}",
+            f"{ledger_id}: {history.lac_read}, {end}",
         )
         require(end <= history.last_add_pushed, "a ledger ends where its writer wrote", (ledger_id, end))
         length = sum(map(len, history.payloads[: end + 1]))
@@ -125,22 +125,22 @@ class LedgerChecks:
         history.closed = metadata
 
     def opened(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Somebody opened a ledger, with recovery."""
+        """A client opened a ledger with recovery."""
         closed = self.ledgers[ledger_id].closed
         known = closed is not None and (closed.last_entry_id, closed.length)
         found = metadata.closed and (metadata.last_entry_id, metadata.length)
         require(known == found, "all openers agree on the end", f"{ledger_id}: {known}, {found}")
 
-    def told(self, ledger_id: int, before: int, last_add_confirmed: int) -> None:
-        """A reader learned of a last confirmed entry, and knew of one before."""
+    def lac_read(self, ledger_id: int, before: int, last_add_confirmed: int) -> None:
+        """A reader got a last add confirmed; `before` is the one it had."""
         history = self.ledgers[ledger_id]
         require(last_add_confirmed >= before, "LAC never falls", f"{ledger_id}: {before}")
         most = history.last_add_pushed if history.closed is None else history.closed.last_entry_id
-        require(last_add_confirmed <= most, "LAC ≤ LAP", f"{ledger_id}: told {last_add_confirmed} of {most}")
-        history.told = max(history.told, last_add_confirmed)
+        require(last_add_confirmed <= most, "LAC ≤ LAP", f"{ledger_id}: {last_add_confirmed} of {most}")
+        history.lac_read = max(history.lac_read, last_add_confirmed)
 
     def read(self, ledger_id: int, entry_id: int, result: Result, entry: LedgerEntry | None) -> None:
-        """A reader got an entry, or learned that there is none."""
+        """A reader got an entry, or the response that there is none."""
         history = self.ledgers[ledger_id]
         where = f"{ledger_id}:{entry_id}"
         if entry is not None:
@@ -153,6 +153,6 @@ class LedgerChecks:
 
 
 def _named(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
-    """Bookies that an entry belongs to."""
+    """Return the bookies of an entry."""
     ensemble = metadata.segment_of(entry_id).ensemble
-    return tuple(ensemble[place] for place in metadata.write_set(entry_id))
+    return tuple(ensemble[index] for index in metadata.write_set(entry_id))

@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster: processes that write, recover and read ledgers, until they die."""
+"""Client processes of a simulated cluster: they write, recover and read ledgers until they die."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,30 +25,30 @@ DIGEST = EntryDigest(DigestType.CRC32C)
 
 
 class LedgerProcess:
-    """A client process at work on one ledger.
+    """A client process that works on one ledger.
 
     Attributes:
-        alive: It has not crashed.
-        stopped: What comes while it stands still, and is done when it goes on; None: it runs.
-        known: The metadata of its ledger, as it knows it.
+        alive: Whether it has not crashed.
+        stopped: Actions that wait while it is paused; None while it runs.
+        known: The metadata of its ledger as last read.
     """
 
     def __init__(self, cluster: Cluster, name: str, ledger_id: int) -> None:
-        """A process that knows the metadata as it is now."""
+        """Create a process that has read the current metadata."""
         self.cluster, self.world, self.name, self.ledger_id = cluster, cluster.world, name, ledger_id
         self.alive = True
         self.stopped: list[Callable[[], None]] | None = None
         self.known = cluster.table.rows[ledger_id]
         self.deadlines: set[int] = set()
 
-    def go_on(self) -> None:
-        """Do what came while it stood still."""
+    def resume(self) -> None:
+        """Resume, and run the actions that waited."""
         held, self.stopped = self.stopped or [], None
         for action in held:
             self.run(action)
 
     def run(self, action: Callable[[], None]) -> None:
-        """Do something, unless it is dead; later, if it stands still."""
+        """Run an action unless the process is dead; if it is paused, run it later."""
         if not self.alive:
             return
         if self.stopped is None:
@@ -57,11 +57,11 @@ class LedgerProcess:
             self.stopped.append(action)
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Plan an action of this process."""
+        """Schedule an action of this process."""
         self.world.after(delay_ms, lambda: self.run(action))
 
-    def ask(self, bookie: str, request: m.Request, done: Callable[[Any], None]) -> None:
-        """Send a request; `done` gets the answer, None where there was none in time."""
+    def send_request(self, bookie: str, request: m.Request, done: Callable[[Any], None]) -> None:
+        """Send a request; `done` gets the response, or None at the timeout."""
         target, network = self.cluster.bookies[bookie], self.cluster.network
         waiting = [done]
 
@@ -79,12 +79,12 @@ class LedgerProcess:
             self.after(self.world.random.randint(1, 20), lambda: finish(None))
         self.after(TIMEOUT_MS, lambda: finish(None))
 
-    def ask_read(self, bookie: str, entry_id: int, done: Callable[[Any], None], *, fence: bool) -> None:
-        """Send a read."""
+    def send_read(self, bookie: str, entry_id: int, done: Callable[[Any], None], *, fence: bool) -> None:
+        """Send a read request."""
         request = m.ReadRequest(
             ledger_id=self.ledger_id, entry_id=entry_id, fence=fence, master_key=KEY if fence else None
         )
-        self.ask(bookie, request, done)
+        self.send_request(bookie, request, done)
 
     def send_add(self, bookie: str, send: SendBatch, done: Callable[[Any], None]) -> None:
         """Send an entry, a batch of one."""
@@ -99,16 +99,16 @@ class LedgerProcess:
             recovery=send.recovery,
             priority=m.PRIORITY_HIGH if send.recovery else 0,
         )
-        self.ask(bookie, request, done)
+        self.send_request(bookie, request, done)
 
     def added(self, bookie: str, response: m.Response | None) -> Result:
-        """What a bookie answered to an add."""
+        """Return the result of an add."""
         if (result := added_result(response)) is not Result.OK:
             self.cluster.quarantine.failed(bookie, self.world.now_ms)
         return result
 
     def tick_later(self, machine: LedgerWriter | LedgerRecovery, follow: Callable[[], None]) -> None:
-        """Tell a machine of the time when it needs that; what it wants then is another matter."""
+        """Schedule a tick of a machine at its deadline; `follow` then does what it wants."""
         if (deadline_ms := machine.deadline_ms()) is None or deadline_ms in self.deadlines:
             return
         self.deadlines.add(deadline_ms)
@@ -119,25 +119,25 @@ class LedgerProcess:
 
         self.after(max(deadline_ms - self.world.now_ms, 1), tick)
 
-    def ask_last_confirmed(self, done: Callable[[int | None], None]) -> None:
-        """Ask so many bookies that no entry confirmed before can be missed; None: too few of them answer."""
+    def read_last_add_confirmed(self, done: Callable[[int | None], None]) -> None:
+        """Read the last add confirmed from enough bookies to be certain; None if too few answer."""
         metadata = self.known.metadata
         ensemble, coverage = metadata.segments[-1].ensemble, Coverage(metadata)
         found = [metadata.segments[-1].first_entry_id - 1]
         waiting = [done]
 
-        def answered(place: int, response: m.Response | None) -> None:
+        def answered(index: int, response: m.Response | None) -> None:
             result, lac = lac_told(DIGEST, self.ledger_id, response)
             found.append(lac)
-            coverage.answered(place, result)
+            coverage.answered(index, result)
             if waiting and (coverage.covered or len(found) > len(ensemble)):
                 waiting.pop()(max(found) if coverage.covered else None)
 
-        for place, bookie in enumerate(ensemble):
-            self.ask(bookie, m.ReadLacRequest(ledger_id=self.ledger_id), partial(answered, place))
+        for index, bookie in enumerate(ensemble):
+            self.send_request(bookie, m.ReadLacRequest(ledger_id=self.ledger_id), partial(answered, index))
 
     def read_entry(self, entry_id: int, ended: Callable[[EntryRead], None]) -> None:
-        """Read an entry from its write set, where the metadata that is known says it is."""
+        """Read an entry from its write set, according to the known metadata."""
         machine = EntryRead(self.known.metadata, entry_id, self.world.now_ms, speculative_ms=SPECULATIVE_MS)
 
         def answered(bookie: str, response: m.Response | None) -> None:
@@ -148,7 +148,7 @@ class LedgerProcess:
 
         def follow() -> None:
             for send in machine.ready():
-                self.ask_read(send.bookie, entry_id, partial(answered, send.bookie), fence=False)
+                self.send_read(send.bookie, entry_id, partial(answered, send.bookie), fence=False)
             if (deadline_ms := machine.deadline_ms()) is not None:
                 self.after(max(deadline_ms - self.world.now_ms, 1), tick)
             if machine.result is not None:
@@ -161,18 +161,18 @@ class LedgerProcess:
 
         follow()
 
-    def look(self) -> None:
-        """Read the metadata anew."""
+    def read_metadata(self) -> None:
+        """Read the current metadata."""
         self.known = self.cluster.table.rows[self.ledger_id]
 
     def store(
         self, wanted: LedgerMetadata, stored: Callable[[bool], None], failed: Callable[[], None]
     ) -> None:
-        """Change the metadata, asking until it is known what became of that; `known` is then what it is."""
+        """Change the metadata, with retries until the result is known; `known` is then what is stored."""
         network, table, version = self.cluster.network, self.cluster.table, self.known.version
         over: list[bool] = []
 
-        def told(done: bool, known: Stored) -> None:
+        def on_result(done: bool, known: Stored) -> None:
             if not over:
                 over.append(done)
                 self.known = known
@@ -182,7 +182,7 @@ class LedgerProcess:
             done = table.put(self.ledger_id, version, wanted)
             known = table.rows[self.ledger_id]
             self.world.note(f"{self.name} stores {wanted.state.name} {done}")
-            network.send(METADATA, self.name, lambda: self.run(lambda: told(done, known)))
+            network.send(METADATA, self.name, lambda: self.run(lambda: on_result(done, known)))
 
         def attempt(left: int) -> None:
             if over:
@@ -198,19 +198,19 @@ class LedgerProcess:
 
 
 class WriterProcess(LedgerProcess):
-    """Writes a ledger, entry after entry, and perhaps closes it at the end."""
+    """Writes a ledger, entry by entry, and may close it at the end."""
 
     def __init__(
-        self, cluster: Cluster, name: str, ledger_id: int, entries_max: int, *, stands_still: bool = False
+        self, cluster: Cluster, name: str, ledger_id: int, entries_max: int, *, paused: bool = False
     ) -> None:
-        """Begin.
+        """Start it.
 
         Args:
-            cluster: What it reaches.
-            name: Its own.
-            ledger_id: A ledger that was just made.
-            entries_max: How many it wants to write.
-            stands_still: It does not even begin before it goes on.
+            cluster: The cluster that it uses.
+            name: Its name.
+            ledger_id: A new ledger.
+            entries_max: Number of entries to write.
+            paused: Whether it starts paused.
         """
         super().__init__(cluster, name, ledger_id)
         self.entries_max = entries_max
@@ -218,14 +218,14 @@ class WriterProcess(LedgerProcess):
         self.closes = self.world.random.random() < 0.7
         self.pause_ms_max = self.world.random.choice((2, 10, 60))
         self.pending_max = self.world.random.choice((1, 4, 20))
-        if stands_still:
+        if paused:
             self.stopped = []
         cluster.fault(self)
         self.run(self.act)
 
     @property
     def ended(self) -> bool:
-        """Whether it adds nothing more."""
+        """Whether it adds no more entries."""
         return self.machine.failure is not None or self.machine.last_add_pushed + 1 >= self.entries_max
 
     def act(self) -> None:
@@ -245,7 +245,7 @@ class WriterProcess(LedgerProcess):
         self.after(self.world.random.randint(1, self.pause_ms_max), self.act)
 
     def follow(self) -> None:
-        """Do what the machine wants."""
+        """Carry out what the machine requests."""
         machine = self.machine
         while (ready := machine.ready()) is not None:
             for send in ready.sends:
@@ -265,7 +265,7 @@ class WriterProcess(LedgerProcess):
         self.tick_later(machine, self.follow)
 
     def answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
-        """Take an answer."""
+        """Handle a response."""
         self.machine.answered(bookie, entry_id, self.added(bookie, response))
         self.follow()
 
@@ -284,19 +284,19 @@ class WriterProcess(LedgerProcess):
 
 
 class ReaderProcess(LedgerProcess):
-    """Reads entries, and looks at all that it gets."""
+    """Reads entries, and checks all responses."""
 
-    def __init__(self, cluster: Cluster, name: str, ledger_id: int, recovered: Callable[[], None]) -> None:
-        """A process that does nothing by itself.
+    def __init__(self, cluster: Cluster, name: str, ledger_id: int, on_recovered: Callable[[], None]) -> None:
+        """Create a process that does nothing by itself.
 
         Args:
-            cluster: What it reaches.
-            name: Its own.
-            ledger_id: Which ledger.
-            recovered: Told when a recovery has ended, well or not.
+            cluster: The cluster that it uses.
+            name: Its name.
+            ledger_id: The ledger.
+            on_recovered: Called when a recovery has ended, successfully or not.
         """
         super().__init__(cluster, name, ledger_id)
-        self.told_recovered = recovered
+        self.on_recovered = on_recovered
         self.last_add_confirmed = -1
         self.machine: LedgerRecovery | None = None
         self.result: Result | None = None
@@ -308,20 +308,20 @@ class ReaderProcess(LedgerProcess):
 
     def recover(self) -> None:
         """Close the ledger."""
-        self.look()
+        self.read_metadata()
         ahead = self.world.random.choice((1, 1, 4))
         self.machine = LedgerRecovery(self.known.metadata, self.cluster.replace, read_ahead=ahead)
         self.cluster.fault(self)
         self.follow()
 
     def follow(self) -> None:
-        """Do what the machine wants."""
+        """Carry out what the machine requests."""
         machine = self.machine
         assert machine is not None
         while (ready := machine.ready()) is not None:
             for read in ready.reads:
                 done = partial(self.read_answered, read.bookie, read.entry_id)
-                self.ask_read(read.bookie, read.entry_id, done, fence=read.fence)
+                self.send_read(read.bookie, read.entry_id, done, fence=read.fence)
             for add in ready.adds:
                 for bookie in add.bookies:
                     self.send_add(bookie, add, partial(self.add_answered, bookie, add.first_entry_id))
@@ -332,14 +332,14 @@ class ReaderProcess(LedgerProcess):
         self.tick_later(machine, self.follow)
 
     def read_answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
-        """Take an answer."""
+        """Handle a response."""
         assert self.machine is not None
         result, entry = read_result(DIGEST, self.ledger_id, entry_id, response)
         self.machine.read_answered(bookie, entry_id, result, entry, self.world.now_ms)
         self.follow()
 
     def add_answered(self, bookie: str, entry_id: int, response: m.Response | None) -> None:
-        """Take an answer."""
+        """Handle a response."""
         assert self.machine is not None
         self.machine.add_answered(bookie, entry_id, self.added(bookie, response))
         self.follow()
@@ -355,30 +355,30 @@ class ReaderProcess(LedgerProcess):
         self.store(proposal.wanted, stored, lambda: self.end(Result.LEDGER_RECOVERY))
 
     def end(self, result: Result) -> None:
-        """The recovery is over."""
+        """End the recovery."""
         assert self.machine is not None
         self.result = result
         self.world.note(f"{self.name} recovered {result.name}")
         if result is Result.OK:
             self.cluster.checks.opened(self.ledger_id, self.machine.metadata)
-            self.look()
-        self.told_recovered()
+            self.read_metadata()
+        self.on_recovered()
 
-    # --- without
+    # --- without recovery
 
-    def ask_how_far(self) -> None:
-        """Learn the last confirmed entry."""
-        self.look()
+    def follow_ledger(self) -> None:
+        """Read the last add confirmed, and an entry up to it."""
+        self.read_metadata()
         if self.known.metadata.closed:
             self.advance(self.known.metadata.last_entry_id)
         else:
-            self.ask_last_confirmed(
+            self.read_last_add_confirmed(
                 lambda found: None if found is None else self.advance(max(found, self.last_add_confirmed))
             )
 
     def advance(self, last_add_confirmed: int) -> None:
-        """Take a last confirmed entry, and read one up to it."""
-        self.cluster.checks.told(self.ledger_id, self.last_add_confirmed, last_add_confirmed)
+        """Accept a last add confirmed, and read an entry up to it."""
+        self.cluster.checks.lac_read(self.ledger_id, self.last_add_confirmed, last_add_confirmed)
         self.last_add_confirmed = last_add_confirmed
         if last_add_confirmed >= 0:
             self.read(self.world.random.randint(0, last_add_confirmed))
@@ -387,7 +387,7 @@ class ReaderProcess(LedgerProcess):
 
     def read_all(self) -> None:
         """Read every entry of a closed ledger."""
-        self.look()
+        self.read_metadata()
         for entry_id in range(self.known.metadata.last_entry_id + 1):
             self.missing += 1
             self.read(entry_id)
@@ -398,9 +398,9 @@ class ReaderProcess(LedgerProcess):
         self.read_entry(entry_id, lambda machine: self.read_ended(metadata, machine))
 
     def read_ended(self, metadata: LedgerMetadata, machine: EntryRead) -> None:
-        """A denial counts if the ledger still is where it was looked for."""
+        """Check the result; "no such entry" counts only if the metadata has not changed."""
         assert machine.result is not None
-        self.look()
+        self.read_metadata()
         if machine.result in ABSENT and metadata != self.known.metadata:
             self.read(machine.entry_id)
             return

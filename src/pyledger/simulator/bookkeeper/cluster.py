@@ -1,4 +1,4 @@
-"""What the processes of a simulated cluster share: bookies, the metadata store, the network between them."""
+"""A simulated cluster, shared by its processes: bookies, the metadata store, the network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from pyledger.simulator.world import Network, World
 
 METADATA = "metadata"
 QUARANTINES_MS = (10, 10, 400, 5_000)
-"""How long clients of one history avoid a bookie that failed: mostly so short that ensembles change often."""
+"""How long clients avoid a failed bookie; mostly short, so that ensembles change often."""
 STALE_VIEWS = 0.1
-"""Share of choices that go by who was there a while ago."""
+"""Share of choices that use an outdated list of bookies."""
 Fault = Callable[[object], None]
-"""A known bug to be built into each bookie, at each of its lives, and each process; only tests have such."""
+"""Injects a known bug into each process and each start of a bookie; only tests use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of all ledgers of a history."""
+    """The quorums of all ledgers of a history."""
 
     ensemble_size: int
     write_quorum: int
@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Metadata as it is stored, and how often it was changed."""
+    """Stored metadata with its version."""
 
     version: int
     metadata: LedgerMetadata
@@ -40,21 +40,21 @@ class Stored:
 
 @dataclass
 class MetadataTable:
-    """The metadata store: what it does it does at once and for ever."""
+    """The metadata store: each operation is immediate and durable."""
 
     checks: LedgerChecks
     rows: dict[int, Stored] = field(default_factory=dict)
     compares: bool = True
 
     def create(self, metadata: LedgerMetadata) -> int:
-        """Store a new ledger; its id."""
+        """Store a new ledger, and return its id."""
         ledger_id = len(self.rows)
         self.rows[ledger_id] = Stored(0, metadata)
         self.checks.ledgers[ledger_id] = LedgerHistory()
         return ledger_id
 
     def put(self, ledger_id: int, version: int, wanted: LedgerMetadata) -> bool:
-        """Compare and set."""
+        """Replace the metadata if its version matches; return whether it did."""
         row = self.rows[ledger_id]
         if row.version != version and self.compares:
             return False
@@ -65,12 +65,12 @@ class MetadataTable:
 
 @dataclass
 class Cluster:
-    """Everything that processes reach.
+    """A cluster, as its processes see it.
 
     Attributes:
-        bookies: All that there ever were, by name.
+        bookies: All bookies ever added, by name.
         fault: See `Fault`.
-        die: Crashes a bookie, which comes back.
+        die: Crashes a bookie, which restarts later.
         slow_syncs: Share of syncs that take long.
     """
 
@@ -83,10 +83,10 @@ class Cluster:
     slow_syncs: float = 0.0
     bookies: dict[str, SimulatedBookie] = field(default_factory=dict)
     repairs: int = 0
-    """Fragments that got other bookies."""
+    """Fragments whose bookies were replaced."""
 
     def __post_init__(self) -> None:
-        """No bookie, no ledger."""
+        """Start without bookies and ledgers."""
         self.table = MetadataTable(self.checks)
         self.checks.on_disk = lambda name, ledger_id: self.bookies[name].on_disk(ledger_id)
         self.checks.disk_failed = self.disk_failed
@@ -95,7 +95,7 @@ class Cluster:
         self.fault(self.table)
 
     def add_bookie(self) -> SimulatedBookie:
-        """One more, with an empty disk and a name of its own."""
+        """Add a bookie with an empty disk."""
         name = f"b{len(self.bookies)}"
         bookie = self.bookies[name] = SimulatedBookie(
             self.world, name, self.fault, slow_syncs=self.slow_syncs, die=self.die
@@ -106,7 +106,7 @@ class Cluster:
         return bookie
 
     def create_ledger(self, shape: Shape | None = None) -> int | None:
-        """A new ledger, of the usual shape or another; None: too few bookies are there."""
+        """Create a ledger and return its id; None if there are too few bookies."""
         shape = shape or self.shape
         ensemble = self.placement.ensemble(self.writable(), shape.ensemble_size, shape.write_quorum)
         if ensemble is None:
@@ -122,7 +122,7 @@ class Cluster:
         return self.table.create(made)
 
     def replace(self, ensemble: tuple[str, ...], failed: Mapping[int, str], needed: bool) -> Replacements:
-        """Other bookies for those that failed; see `protocol.bookkeeper.writer.Replace`."""
+        """Choose bookies to replace failed ones."""
         now_ms, writable = self.world.now_ms, self.writable()
         return replacements(
             self.placement, self.quarantine, writable, ensemble, failed, now_ms, needed=needed
@@ -149,12 +149,12 @@ class Cluster:
         return frozenset(name for name, bookie in self.bookies.items() if not bookie.forgotten)
 
     def look_up(self, ledger_id: int) -> LedgerMetadata | None:
-        """The metadata of a ledger."""
+        """Return the metadata of a ledger; None if it was deleted."""
         row = self.table.rows.get(ledger_id)
         return None if row is None else row.metadata
 
     def disk_failed(self, name: str) -> bool:
-        """Whether a bookie's disk is lost or bad."""
+        """Return whether a bookie's disk is lost or bad."""
         bookie = self.bookies[name]
         return bookie.lost or bookie.bad_disk
 

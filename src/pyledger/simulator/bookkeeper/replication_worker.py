@@ -1,7 +1,6 @@
-"""Autorecovery's worker at one marked ledger of a simulated cluster, until it dies.
+"""A replication worker of a simulated cluster, on one marked ledger.
 
-What happens one after the other is told by generators: they yield what is to be begun, and go on with what
-became of it.
+Sequences of steps are generators: they yield a step to start, and receive its result.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -23,17 +22,17 @@ from pyledger.simulator.bookkeeper.cluster import Cluster
 from pyledger.wire.bookkeeper.response_entries import added_result, read_result
 
 ROUNDS_MAX = 16
-"""Looks at one ledger, with copies made between them."""
+"""Rounds of examining and copying one ledger."""
 READS_AT_ONCE = 64
-Told = Callable[[Any], None]
-Flow = Generator[Callable[[Told], None], Any, Any]
+Done = Callable[[Any], None]
+Flow = Generator[Callable[[Done], None], Any, Any]
 Copy = tuple[int, tuple[str, ...], LedgerEntry]
 """An entry with the bookies that get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an examination found."""
+    """The result of an examination."""
 
     metadata: LedgerMetadata
     last_add_confirmed: int
@@ -41,42 +40,42 @@ class Found:
     there: frozenset[str]
 
 
-def follow(flow: Flow, ended: Told) -> None:
-    """Begin one step after the other; `ended` gets what the generator returns."""
+def follow(flow: Flow, ended: Done) -> None:
+    """Run the steps of a generator; `ended` gets its return value."""
 
-    def go_on(told: Any = None) -> None:
+    def resume(result: Any = None) -> None:
         try:
-            begin = flow.send(told)
+            begin = flow.send(result)
         except StopIteration as end:
             ended(end.value)
         else:
-            begin(go_on)
+            begin(resume)
 
-    go_on()
+    resume()
 
 
-class RepairProcess(LedgerProcess):
-    """Gives one ledger the copies that it lacks."""
+class ReplicationProcess(LedgerProcess):
+    """Re-replicates one ledger."""
 
     def __init__(self, cluster: Cluster, name: str, ledger_id: int) -> None:
-        """A process that does nothing by itself."""
+        """Create a process that does nothing by itself."""
         super().__init__(cluster, name, ledger_id)
         self.closing: ReaderProcess | None = None
         self.ahead = self.world.random.choice((1, 4, 16))
         cluster.fault(self)
 
     def die(self) -> None:
-        """Do nothing more."""
+        """Stop."""
         self.alive = False
         if self.closing is not None:
             self.closing.alive = False
 
-    def care(self, grace_ms: int, *, every_entry: bool = False) -> Flow:
-        """Bring the ledger on as far as it goes; whether nothing is missing any more.
+    def replicate(self, grace_ms: int, *, every_entry: bool = False) -> Flow:
+        """Re-replicate the ledger as far as possible; return whether no replica is missing.
 
         Args:
-            grace_ms: How long the writer of an open ledger may help itself.
-            every_entry: Look at all of them, not at the ends of each bookie's part alone.
+            grace_ms: How long the writer of an open ledger may replace bookies itself.
+            every_entry: Check all entries, not only the ends of each bookie's part.
         """
         waited_for: frozenset[str] = frozenset()
         for _ in range(ROUNDS_MAX):
@@ -88,7 +87,7 @@ class RepairProcess(LedgerProcess):
             if step is Step.DONE:
                 return True
             if step is Step.COPY:
-                if not (yield from self.mend_all(found)):
+                if not (yield from self.repair_all(found)):
                     return False
             elif step is Step.CLOSE:
                 if (yield self.close) is not Result.OK:
@@ -98,17 +97,17 @@ class RepairProcess(LedgerProcess):
                 yield partial(self.wait, grace_ms)
         return False
 
-    def wait(self, time_ms: int, told: Told) -> None:
-        """Do nothing for a while."""
-        self.after(time_ms, partial(told, None))
+    def wait(self, time_ms: int, done: Done) -> None:
+        """Wait for some time."""
+        self.after(time_ms, partial(done, None))
 
-    # --- what is missing
+    # --- examining
 
     def examine(self, *, every_entry: bool = False) -> Flow:
-        """What the ledger lacks, as `Found`; None: nobody knows how far it goes."""
-        self.look()
+        """Return the missing replicas as `Found`; None if the last entry is not known."""
+        self.read_metadata()
         metadata = self.known.metadata
-        end = metadata.last_entry_id if metadata.closed else (yield self.ask_last_confirmed)
+        end = metadata.last_entry_id if metadata.closed else (yield self.read_last_add_confirmed)
         if end is None:
             return None
         there = self.cluster.registered()
@@ -117,8 +116,8 @@ class RepairProcess(LedgerProcess):
             yield partial(self.check_reads, check, reads)
         return Found(metadata, end, check.missing_replicas, there)
 
-    def check_reads(self, check: LedgerCheck, reads: Sequence[SendRead], told: Told) -> None:
-        """Ask for some entries, and tell when all answers are there."""
+    def check_reads(self, check: LedgerCheck, reads: Sequence[SendRead], done: Done) -> None:
+        """Read some entries; `done` is called after all responses."""
         left = len(reads)
 
         def answered(read: SendRead, response: m.Response | None) -> None:
@@ -127,61 +126,61 @@ class RepairProcess(LedgerProcess):
             check.answered(read.bookie, read.entry_id, *found)
             left -= 1
             if not left:
-                told(None)
+                done(None)
 
         for read in reads:
-            self.ask_read(read.bookie, read.entry_id, partial(answered, read), fence=False)
+            self.send_read(read.bookie, read.entry_id, partial(answered, read), fence=False)
 
-    # --- what is done
+    # --- copying
 
-    def mend_all(self, found: Found) -> Flow:
-        """Mend what can be mended now; False: something failed, or there are no bookies for it."""
-        mended = False
-        for lack in found.missing_replicas:
+    def repair_all(self, found: Found) -> Flow:
+        """Repair the fragments that can be repaired now; False if one failed or none could be repaired."""
+        repaired = False
+        for missing in found.missing_replicas:
             repair = None
-            if lack.fragment.sealed:
-                repair = repair_of(lack, self.cluster.placement, self.cluster.writable())
+            if missing.fragment.sealed:
+                repair = repair_of(missing, self.cluster.placement, self.cluster.writable())
             if repair is None:
                 continue
-            if not (yield from self.mend(repair, found.metadata)):
+            if not (yield from self.repair(repair, found.metadata)):
                 return False
-            mended = True
-        return mended
+            repaired = True
+        return repaired
 
-    def mend(self, repair: Repair, metadata: LedgerMetadata) -> Flow:
-        """Copy first, and name the successors then; False: something failed."""
+    def repair(self, repair: Repair, metadata: LedgerMetadata) -> Flow:
+        """Copy the entries, then name the successors in the metadata; False if something failed."""
         return (yield from self.copy(repair, metadata)) and (yield from self.name_successors(repair))
 
     def copy(self, repair: Repair, metadata: LedgerMetadata) -> Flow:
-        """Give the successors their entries; False: one cannot be read, or is not taken."""
+        """Copy entries to the successors; False if one could not be read or stored."""
         plan = repair.copies(metadata)
         while some := list(islice(plan, self.ahead)):
             entries = yield partial(self.read_entries, [entry_id for entry_id, _ in some])
-            if not self.may_go_on(entries):
+            if not self.may_copy(entries):
                 return False
             copies = [(*one, entry) for one, entry in zip(some, entries, strict=True) if entry is not None]
             if copies and not (yield partial(self.send_copies, copies)):
                 return False
         return True
 
-    def may_go_on(self, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Whether copies may be made when some entries could be read."""
+    def may_copy(self, entries: Sequence[LedgerEntry | None]) -> bool:
+        """Return whether a batch may be copied: all of its entries were read."""
         return None not in entries
 
-    def read_entries(self, entry_ids: Sequence[int], told: Told) -> None:
-        """Read entries; those that cannot be read are None."""
+    def read_entries(self, entry_ids: Sequence[int], done: Done) -> None:
+        """Read entries; unreadable ones are None."""
         found: dict[int, LedgerEntry | None] = {}
 
         def ended(machine: EntryRead) -> None:
             found[machine.entry_id] = machine.entry
             if len(found) == len(entry_ids):
-                told([found[entry_id] for entry_id in entry_ids])
+                done([found[entry_id] for entry_id in entry_ids])
 
         for entry_id in entry_ids:
             self.read_entry(entry_id, ended)
 
-    def send_copies(self, copies: Sequence[Copy], told: Told) -> None:
-        """Send entries to their bookies; tells whether all of them were stored."""
+    def send_copies(self, copies: Sequence[Copy], done: Done) -> None:
+        """Send entries to their bookies; `done` gets whether all were stored."""
         results: list[Result] = []
         count = sum(len(targets) for _, targets, _ in copies)
 
@@ -197,14 +196,14 @@ class RepairProcess(LedgerProcess):
                 return
             results.append(result)
             if len(results) == count:
-                told(all(one is Result.OK for one in results))
+                done(all(one is Result.OK for one in results))
 
         for _, targets, entry in copies:
             for bookie in targets:
                 send(bookie, entry, recovery=False)
 
     def name_successors(self, repair: Repair) -> Flow:
-        """Let the metadata name them, unless somebody else mended it; False: nobody knows what is stored."""
+        """Name the successors in the metadata, unless it changed; False if the result is not known."""
         while (wanted := repair.repaired(self.known.metadata)) is not None:
             if wanted.segments == self.known.metadata.segments:
                 return True
@@ -212,21 +211,21 @@ class RepairProcess(LedgerProcess):
             if stored is None:
                 return False
             if stored:
-                self.world.note(f"{self.name} mended {self.ledger_id} {repair.fragment.first_entry_id}")
+                self.world.note(f"{self.name} repaired {self.ledger_id} {repair.fragment.first_entry_id}")
                 self.cluster.repairs += 1
                 return True
         return True
 
-    def put(self, wanted: LedgerMetadata, told: Told) -> None:
-        """Store metadata; tells whether it was, None where that is not known."""
-        self.store(wanted, told, partial(told, None))
+    def put(self, wanted: LedgerMetadata, done: Done) -> None:
+        """Store metadata; `done` gets whether it was stored, None if that is not known."""
+        self.store(wanted, done, partial(done, None))
 
-    def close(self, told: Told) -> None:
-        """Fence the ledger's writer off, and close it; tells how that ended."""
+    def close(self, done: Done) -> None:
+        """Fence and close the ledger; `done` gets the result."""
         reader = ReaderProcess(self.cluster, f"{self.name}c", self.ledger_id, lambda: self.run(ended))
 
         def ended() -> None:
-            told(reader.result)
+            done(reader.result)
 
         self.closing = reader
         reader.recover()

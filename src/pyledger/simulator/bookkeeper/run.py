@@ -1,8 +1,8 @@
-"""Ledgers in a world of faults, and then in a healed one, in which each has to be closed and read.
+"""Histories of ledgers: first with faults, then in a healed world in which every ledger is closed and read.
 
-Requests and answers are lost, doubled, late and out of order; bookies crash and lose what was not synced,
-stand still, lose their disks; writers stand still and go on, and do not know that they were fenced;
-recoveries meet each other, die, and begin again.
+Requests and responses are lost, duplicated, delayed and reordered. Bookies crash and lose unsynced records,
+pause, or lose their disks. Writers pause and resume without knowing that they were fenced. Recoveries run
+concurrently, die and restart.
 """
 
 from collections.abc import Callable
@@ -12,40 +12,43 @@ from functools import partial
 from pyledger.errors import PyLedgerError
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.simulator.bookkeeper.autorecovery import AutorecoveryProcesses
-from pyledger.simulator.bookkeeper.bookie import SPOILT, SimulatedBookie
+from pyledger.simulator.bookkeeper.bookie import DAMAGED, SimulatedBookie
 from pyledger.simulator.bookkeeper.checks import LedgerChecks
 from pyledger.simulator.bookkeeper.client_process import LedgerProcess, ReaderProcess, WriterProcess
 from pyledger.simulator.bookkeeper.cluster import Cluster, Fault, Shape
-from pyledger.simulator.bookkeeper.scenarios import PLOTS
+from pyledger.simulator.bookkeeper.scenarios import SCENARIOS
 from pyledger.simulator.safety import SafetyError, require
 from pyledger.simulator.world import Faults, Network, World
 
 TICK_MS = 10
 WRITE_ON_MS = 3000
-"""In a healed world, before all ledgers are closed."""
+"""Time to write in a healed world, before all ledgers are closed."""
 HEAL_MS = 5000
 CALM_MS = 3000
 LEDGERS_MAX = 3
-"""Ledgers that are written at once."""
+"""Ledgers that are written concurrently."""
 ENTRIES_MAX = 60
-FROZEN_AT_FIRST = 0.1
-"""Share of writers that stand still before an entry of theirs has reached anybody."""
+PAUSED_AT_FIRST = 0.1
+"""Share of writers that pause before their first entry reaches a bookie."""
 KINDS = (
-    *("crash", "stop", "freeze", "recover", "recover") * 2,
-    *("kill", "cut", "mend", "wipe", "damage", "read only", "power"),
+    *("crash", "stop", "pause", "recover", "recover") * 2,
+    *("kill", "drop links", "restore links", "wipe", "damage", "read only", "power"),
 )
-"""What can happen; the first ones more often."""
-PLOTTED_EVERY = 8
-"""In so many histories one has plots."""
+"""Kinds of faults; the first ones are more frequent."""
+SCENARIO_EVERY = 8
+"""One in this many histories has scenarios."""
 REPAIRED = (1, 4, 5)
-"""Of eight histories, those with autorecovery."""
-REPAIR_KINDS = ("worker dies", "worker stands still", "collect")
-LOSING_KINDS = ("crash", "stop", "wipe", "wipe", "damage", "cut", "mend", "power", *REPAIR_KINDS * 2)
-"""What can happen once all ledgers are closed."""
+"""Seeds modulo 8 with autorecovery."""
+REPAIR_KINDS = ("worker dies", "worker pauses", "collect")
+LOSING_KINDS = (
+    *("crash", "stop", "wipe", "wipe", "damage", "drop links", "restore links", "power"),
+    *REPAIR_KINDS * 2,
+)
+"""Kinds of faults once all ledgers are closed."""
 LOSSES = 2
-"""How often disks are lost then, each time after all copies are there again."""
+"""How often disks are lost then, each time after all ledgers are fully replicated."""
 REPAIR_MS = 30_000
-REPAIR_LOOK_MS = 200
+REPAIR_POLL_MS = 200
 SHAPES = (
     *(Shape(3, 3, 2),) * 3,
     Shape(3, 2, 2),
@@ -61,26 +64,26 @@ SHAPES = (
 
 @dataclass
 class LedgerReport:
-    """What a run was."""
+    """The result of a run."""
 
     seed: int
     trace: str
-    """Hash of everything that happened: the same for the same seed, everywhere."""
+    """Hash of all events: the same for the same seed on every machine."""
     shape: tuple[int, int, int]
     ledgers: int
     confirmed: int
     recoveries: int
     fenced: int
-    """Writers that learned that they were fenced."""
+    """Writers that found themselves fenced."""
     segments: int
     crashes: int
     lost: int
-    """Bookies that lost their disk, or a part of it."""
+    """Bookies that lost their disk or a part of it."""
     repairs: int
-    """Fragments that got other bookies."""
+    """Fragments whose bookies were replaced."""
 
     def __str__(self) -> str:
-        """One line."""
+        """Summarize the run in one line."""
         shape = "/".join(map(str, self.shape))
         return (
             f"{self.confirmed} entries confirmed in {self.ledgers} ledgers of {shape}, "
@@ -91,7 +94,7 @@ class LedgerReport:
 
 
 def no_fault(_: object) -> None:
-    """Everything is as it should be."""
+    """Inject no bug."""
 
 
 class LedgerRun:
@@ -114,108 +117,108 @@ class LedgerRun:
         slow_syncs = random.choice((0.0, 0.02, 0.2))
         self.recoveries = self.crashes = 0
         self.kinds: tuple[str, ...] = KINDS
-        if (seed + 1) % PLOTTED_EVERY == 0:
-            # Not much else happens, so that plots come to their end.
-            self.kinds = (*KINDS, *tuple(PLOTS) * 5)
+        if (seed + 1) % SCENARIO_EVERY == 0:
+            # Few other faults, so that scenarios complete.
+            self.kinds = (*KINDS, *tuple(SCENARIOS) * 5)
             self.world.faults = replace(self.world.faults, crash_interval_ms=500, clogs=0.0)
         self.cluster = Cluster(self.world, network, shape, LedgerChecks(), fault, self.crash, slow_syncs)
         for _ in range(bookies):
             self.cluster.add_bookie()
         self.writers: list[WriterProcess] = []
         self.readers: list[ReaderProcess] = []
-        self.crew: AutorecoveryProcesses | None = None
+        self.autorecovery: AutorecoveryProcesses | None = None
         if seed % 8 in REPAIRED:
-            self.crew = AutorecoveryProcesses(self.cluster)
+            self.autorecovery = AutorecoveryProcesses(self.cluster)
             self.kinds += REPAIR_KINDS
         for at in range(LEDGERS_MAX):
             self.world.after(random.randint(0, 100 * at), self.write)
-        self.world.after(random.randint(50, 300), self.trouble)
-        self.world.after(random.randint(10, 100), self.look_in)
+        self.world.after(random.randint(50, 300), self.inject_fault)
+        self.world.after(random.randint(10, 100), self.follow_some)
 
-    # --- who is at work
+    # --- clients
 
     def write(self) -> None:
-        """A writer begins a new ledger; another one follows when it is done."""
+        """Start a writer of a new ledger; in a world with faults, schedule the next one."""
         cluster, random = self.cluster, self.world.random
         if (ledger_id := cluster.create_ledger()) is not None:
             entries = random.randint(1, ENTRIES_MAX)
             writer = WriterProcess(cluster, f"w{len(self.writers)}", ledger_id, entries)
             self.writers.append(writer)
-            if not self.world.healed and random.random() < FROZEN_AT_FIRST:
-                self.freeze(writer)
-        if not self.world.healed:  # so each chain has a ledger of the healed world, too
+            if not self.world.healed and random.random() < PAUSED_AT_FIRST:
+                self.pause_writer(writer)
+        if not self.world.healed:  # each chain ends with a ledger of the healed world
             self.world.after(random.randint(200, 1500), self.write)
 
-    def look_in(self) -> None:
-        """Somebody follows a ledger without recovering it."""
+    def follow_some(self) -> None:
+        """Start a client that follows a ledger without recovering it."""
         random = self.world.random
         if self.world.calm:
             return
         if self.writers:
             reader = self.reader(random.choice(self.writers[-LEDGERS_MAX:]).ledger_id)
             for delay_ms in (0, random.randint(20, 300), random.randint(300, 1500)):
-                reader.after(delay_ms, reader.ask_how_far)
-        self.world.after(random.randint(20, 400), self.look_in)
+                reader.after(delay_ms, reader.follow_ledger)
+        self.world.after(random.randint(20, 400), self.follow_some)
 
     def reader(self, ledger_id: int) -> ReaderProcess:
-        """A new process that may read."""
+        """Create a reader process."""
         reader = ReaderProcess(self.cluster, f"r{len(self.readers)}", ledger_id, self.count_recovery)
         self.readers.append(reader)
         return reader
 
     def count_recovery(self) -> None:
-        """A recovery has ended."""
+        """Count a recovery that has ended."""
         self.recoveries += 1
 
-    # --- what goes wrong
+    # --- faults
 
-    def trouble(self) -> None:
-        """Something goes wrong, or right again."""
+    def inject_fault(self) -> None:
+        """Cause or clear a fault, and schedule the next one."""
         world, random = self.world, self.world.random
         if world.healed:
             return
         kind = random.choice(self.kinds)
         bookie = random.choice(list(self.cluster.bookies.values()))
-        world.note(f"trouble {kind} {bookie.name}")
-        self.go_wrong(kind, bookie)
-        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.trouble)
+        world.note(f"fault {kind} {bookie.name}")
+        self.apply_fault(kind, bookie)
+        world.after(random.randint(1, 2 * world.faults.crash_interval_ms), self.inject_fault)
 
-    def go_wrong(self, kind: str, bookie: SimulatedBookie) -> None:
-        """One thing of `KINDS` happens, to a bookie where it concerns one."""
-        if kind in BOOKIE_TROUBLES:
-            BOOKIE_TROUBLES[kind](self, bookie)
-        elif kind in PLOTS:
-            PLOTS[kind](self).begin()
-        elif kind in WORKER_TROUBLES:
-            assert self.crew is not None
-            WORKER_TROUBLES[kind](self.crew)
+    def apply_fault(self, kind: str, bookie: SimulatedBookie) -> None:
+        """Cause a fault of one kind; faults of bookies affect `bookie`."""
+        if kind in BOOKIE_FAULTS:
+            BOOKIE_FAULTS[kind](self, bookie)
+        elif kind in SCENARIOS:
+            SCENARIOS[kind](self).begin()
+        elif kind in WORKER_FAULTS:
+            assert self.autorecovery is not None
+            WORKER_FAULTS[kind](self.autorecovery)
         else:
-            TROUBLES[kind](self)
+            OTHER_FAULTS[kind](self)
 
     def crash_all(self) -> None:
-        """Perhaps all bookies crash at once."""
+        """Crash all bookies at once, or none."""
         if self.world.random.random() < 0.3:
             for one in self.cluster.bookies.values():
                 self.crash(one)
 
-    def mend_links(self) -> None:
-        """No link is cut any more."""
+    def restore_links(self) -> None:
+        """Restore all links."""
         self.cluster.network.disconnected.clear()
 
     def collect(self) -> None:
-        """All bookies look for ledgers that they can delete."""
+        """Run the garbage collection of all bookies."""
         for one in self.cluster.bookies.values():
             one.collect()
 
     def may_lose(self, bookie: SimulatedBookie) -> bool:
-        """Whether copies on one more bookie may be lost: of an acknowledged entry one is left."""
+        """Return whether one more bookie may lose entries: a replica of each acknowledged entry remains."""
         bookies = [one for one in self.cluster.bookies.values() if not one.forgotten]
         lost = sum(one.lost or one.bad_disk for one in bookies)
         more = not bookie.lost and not bookie.bad_disk
         return not bookie.lost and lost + more <= self.cluster.shape.ack_quorum - 1
 
     def crash(self, bookie: SimulatedBookie) -> None:
-        """Crash a bookie; it comes back later."""
+        """Crash a bookie; it restarts later."""
         if not bookie.up:
             return
         self.crashes += 1
@@ -224,30 +227,30 @@ class LedgerRun:
         self.world.after(random.choice((5, 100, 1000)) + random.randint(0, 300), bookie.start)
 
     def pause(self, bookie: SimulatedBookie) -> None:
-        """Let a bookie stand still for a while."""
+        """Pause a bookie for a while."""
         life, random = bookie.life, self.world.random
         bookie.stop()
 
-        def go_on() -> None:
+        def resume() -> None:
             if bookie.life == life and bookie.stopped is not None:
-                bookie.go_on()
+                bookie.resume()
 
-        self.world.after(random.choice((20, 300, 2000)) + random.randint(0, 200), go_on)
+        self.world.after(random.choice((20, 300, 2000)) + random.randint(0, 200), resume)
 
-    def freeze_writer(self) -> None:
-        """Let some writer stand still."""
+    def pause_some_writer(self) -> None:
+        """Pause a writer."""
         random = self.world.random
         writers = [one for one in self.writers if one.alive and one.stopped is None and not one.ended]
         if not writers:
             return
-        self.freeze(random.choice(writers))
+        self.pause_writer(random.choice(writers))
 
-    def freeze(self, writer: WriterProcess) -> None:
-        """Let a writer stand still; meanwhile others may recover its ledger, and its bookies crash."""
+    def pause_writer(self, writer: WriterProcess) -> None:
+        """Pause a writer; its ledger may be recovered and its bookies may crash in the meantime."""
         world, random = self.world, self.world.random
         writer.stopped = []
-        world.note(f"{writer.name} freezes")
-        world.after(random.randint(1, 1500), writer.go_on)
+        world.note(f"{writer.name} pauses")
+        world.after(random.randint(1, 1500), writer.resume)
         if random.random() < 0.8:
             world.after(random.randint(1, 300), lambda: self.recover(writer.ledger_id))
         if random.random() < 0.3:
@@ -255,7 +258,7 @@ class LedgerRun:
                 world.after(random.randint(1, 600), partial(self.crash, self.cluster.bookies[name]))
 
     def recover_some(self) -> None:
-        """Somebody opens a ledger, perhaps two at once."""
+        """Start one or two recoveries of a ledger."""
         random = self.world.random
         if self.writers:
             recent = self.writers[-2 * LEDGERS_MAX :]
@@ -265,7 +268,7 @@ class LedgerRun:
                 self.world.after(random.randint(0, 50), lambda: self.recover(ledger_id))
 
     def recover(self, ledger_id: int) -> None:
-        """Open a ledger; perhaps a bookie cannot be reached at first, and so is not fenced at first."""
+        """Recover a ledger; one bookie may be unreachable at first, and so is not fenced at first."""
         reader, random, cut = self.reader(ledger_id), self.world.random, self.cluster.network.disconnected
         if random.random() < 0.5:
             link = (reader.name, random.choice(reader.known.metadata.segments[-1].ensemble))
@@ -274,7 +277,7 @@ class LedgerRun:
         reader.recover()
 
     def kill_client(self) -> None:
-        """A writer or a recovery dies."""
+        """Kill a writer or a recovery."""
         random = self.world.random
         clients: list[LedgerProcess] = [one for one in self.writers if one.alive and not one.ended]
         clients += [one for one in self.readers if one.alive and one.machine and one.result is None]
@@ -283,12 +286,12 @@ class LedgerRun:
             client.alive = False
             self.world.note(f"{client.name} dies")
 
-    def cut_links(self) -> None:
-        """Cut some links, in one direction."""
+    def drop_links(self) -> None:
+        """Drop some links, in one direction."""
         random, network = self.world.random, self.cluster.network
         clients = [one.name for one in (*self.writers[-LEDGERS_MAX:], *self.readers[-LEDGERS_MAX:])]
-        if self.crew is not None:
-            clients += [worker.name for worker in self.crew.workers]
+        if self.autorecovery is not None:
+            clients += [worker.name for worker in self.autorecovery.workers]
         for bookie in random.sample(
             list(self.cluster.bookies), random.randint(1, 2) % len(self.cluster.bookies)
         ):
@@ -298,35 +301,35 @@ class LedgerRun:
                     network.disconnected.add(ends if random.random() < 0.5 else ends[::-1])
 
     def wipe(self, bookie: SimulatedBookie) -> None:
-        """Take a bookie's disk; another bookie joins."""
+        """Remove a bookie's disk, and add another bookie."""
         if self.world.random.random() < 0.5 and self.may_lose(bookie):
             self.crashes += 1
             bookie.wipe()
             self.cluster.add_bookie()
             self.world.after(self.world.random.randint(5, 1000), bookie.start)
 
-    def refuse_adds(self, bookie: SimulatedBookie) -> None:
+    def change_read_only(self, bookie: SimulatedBookie) -> None:
         """Make a bookie read-only, or writable again."""
         bookie.rules.read_only = self.world.random.random() < 0.5
         bookie.rules.takes_recovery_adds = self.world.random.random() < 0.7
 
     def damage(self, bookie: SimulatedBookie) -> None:
-        """Spoil stored entries, and those to come."""
+        """Damage stored and later entries."""
         if not self.may_lose(bookie):
             return
         bookie.bad_disk = True
         for ledger_id, entries in bookie.storage.ledgers.items():
-            chosen = [entry_id for entry_id in entries if self.world.random.random() < SPOILT]
+            chosen = [entry_id for entry_id in entries if self.world.random.random() < DAMAGED]
             bookie.damaged.update((ledger_id, entry_id) for entry_id in chosen)
 
-    # --- the whole history
+    # --- the history
 
     def run(self, ticks: int) -> LedgerReport:
-        """Play the whole history: `ticks` of 10 ms with trouble, then a healed world."""
+        """Run the history: `ticks` of 10 ms with faults, then a healed world."""
         try:
             return self._run(ticks)
         except PyLedgerError as error:
-            raise SafetyError(f"machines keep their own rules: {error}") from error
+            raise SafetyError(f"state machines raise no error: {error}") from error
 
     def _run(self, ticks: int) -> LedgerReport:
         world = self.world
@@ -336,8 +339,8 @@ class LedgerRun:
         rows = self.cluster.table.rows
         left = [ledger_id for ledger_id, row in rows.items() if not row.metadata.closed]
         require(not left, "a healed cluster closes its ledgers", left)
-        if self.crew is not None:
-            self.lose_again(self.crew, ticks * TICK_MS // 4)
+        if self.autorecovery is not None:
+            self.lose_again(self.autorecovery, ticks * TICK_MS // 4)
         world.calm = True
         readers = [self.reader(ledger_id) for ledger_id in rows]
         for reader in readers:
@@ -348,37 +351,37 @@ class LedgerRun:
             require(not reader.missing, "what is acknowledged can be read", missing)
         return self.report()
 
-    def lose_again(self, crew: AutorecoveryProcesses, time_ms: int) -> None:
-        """Lose disks of a cluster whose ledgers are closed, again and again, once all copies are there."""
+    def lose_again(self, autorecovery: AutorecoveryProcesses, time_ms: int) -> None:
+        """Lose disks repeatedly while all ledgers are closed, each time after full re-replication."""
         self.kinds = LOSING_KINDS
         for _ in range(LOSSES):
-            self.wait_for_copies(crew)
+            self.wait_for_replicas(autorecovery)
             for bookie in self.cluster.bookies.values():
                 bookie.forgotten |= bookie.lost or bookie.stopped is not None
                 bookie.bad_disk = False
             self.world.healed = False
-            self.world.note("trouble again")
-            self.trouble()
+            self.world.note("faults again")
+            self.inject_fault()
             self.world.run(time_ms)
             self.heal_cluster()
-        self.wait_for_copies(crew)
+        self.wait_for_replicas(autorecovery)
 
-    def wait_for_copies(self, crew: AutorecoveryProcesses) -> None:
-        """Let a healed cluster make all copies that are missing."""
-        crew.heal()
-        crew.clean = False
+    def wait_for_replicas(self, autorecovery: AutorecoveryProcesses) -> None:
+        """Wait until a healed cluster has re-replicated all ledgers."""
+        autorecovery.heal()
+        autorecovery.clean = False
         end_ms = self.world.now_ms + REPAIR_MS
-        while not crew.done and self.world.now_ms < end_ms:
-            self.world.run(REPAIR_LOOK_MS)
-        left = sorted(crew.board.marks)
-        require(crew.done, "a healed cluster restores all replicas", f"{left} are marked")
+        while not autorecovery.done and self.world.now_ms < end_ms:
+            self.world.run(REPAIR_POLL_MS)
+        left = sorted(autorecovery.board.marks)
+        require(autorecovery.done, "a healed cluster restores all replicas", f"{left} are marked")
         for ledger_id, row in self.cluster.table.rows.items():
-            self.cluster.checks.copies_last(ledger_id, row.metadata)
-            lacking = self.cluster.checks.lacking(ledger_id, row.metadata)
-            require(not lacking, "a healed cluster restores all replicas", (ledger_id, sorted(lacking)))
+            self.cluster.checks.replicas_last(ledger_id, row.metadata)
+            missing = self.cluster.checks.missing_replicas(ledger_id, row.metadata)
+            require(not missing, "a healed cluster restores all replicas", (ledger_id, sorted(missing)))
 
     def heal_cluster(self) -> None:
-        """From now on nothing goes wrong with bookies and links."""
+        """Clear all faults of bookies and links."""
         world, cluster = self.world, self.cluster
         world.healed = True
         cluster.network.disconnected.clear()
@@ -387,30 +390,30 @@ class LedgerRun:
             bookie.start()
             bookie.rules.read_only = False
             if bookie.stopped is not None and not bookie.forgotten:
-                bookie.go_on()
+                bookie.resume()
 
     def heal(self) -> None:
-        """From now on nothing goes wrong; what is open is closed."""
+        """Clear all faults; all ledgers are closed later."""
         self.heal_cluster()
         world, cluster = self.world, self.cluster
         hung = world.random.choice(list(cluster.bookies.values()))
-        # A bookie that takes no more entries is replaced, so another one must be up.
+        # The bookie that hangs has to be replaced, so there must be a spare one.
         spare = sum(one.up for one in cluster.bookies.values()) > cluster.shape.ensemble_size
         if world.random.random() < 0.5 and spare and self.may_lose(hung):
-            world.note(f"{hung.name} hangs for ever")
+            world.note(f"{hung.name} hangs forever")
             hung.stop()
         for writer in self.writers:
             if writer.stopped is not None:
-                writer.go_on()
+                writer.resume()
         world.after(WRITE_ON_MS, self.close_all)
 
     def close_all(self) -> None:
-        """Open every ledger; who still writes is fenced."""
+        """Recover every ledger, which fences its writer."""
         for ledger_id in self.cluster.table.rows:
             self.close(ledger_id)
 
     def close(self, ledger_id: int) -> None:
-        """Open a ledger as often as it takes."""
+        """Recover a ledger, with retries until it is closed."""
         if self.cluster.table.rows[ledger_id].metadata.closed:
             return
         last: list[ReaderProcess] = []
@@ -422,11 +425,11 @@ class LedgerRun:
 
         reader = self.reader(ledger_id)
         last.append(reader)
-        reader.told_recovered = ended
+        reader.on_recovered = ended
         reader.recover()
 
     def report(self) -> LedgerReport:
-        """What it was."""
+        """Return the result."""
         cluster = self.cluster
         shape = cluster.shape
         rows = cluster.table.rows.values()
@@ -445,23 +448,23 @@ class LedgerRun:
         )
 
 
-BOOKIE_TROUBLES: dict[str, Callable[[LedgerRun, SimulatedBookie], None]] = {
+BOOKIE_FAULTS: dict[str, Callable[[LedgerRun, SimulatedBookie], None]] = {
     "crash": LedgerRun.crash,
     "stop": LedgerRun.pause,
     "wipe": LedgerRun.wipe,
     "damage": LedgerRun.damage,
-    "read only": LedgerRun.refuse_adds,
+    "read only": LedgerRun.change_read_only,
 }
-TROUBLES: dict[str, Callable[[LedgerRun], None]] = {
-    "freeze": LedgerRun.freeze_writer,
+OTHER_FAULTS: dict[str, Callable[[LedgerRun], None]] = {
+    "pause": LedgerRun.pause_some_writer,
     "recover": LedgerRun.recover_some,
     "kill": LedgerRun.kill_client,
-    "cut": LedgerRun.cut_links,
-    "mend": LedgerRun.mend_links,
+    "drop links": LedgerRun.drop_links,
+    "restore links": LedgerRun.restore_links,
     "power": LedgerRun.crash_all,
     "collect": LedgerRun.collect,
 }
-WORKER_TROUBLES: dict[str, Callable[[AutorecoveryProcesses], None]] = {
+WORKER_FAULTS: dict[str, Callable[[AutorecoveryProcesses], None]] = {
     "worker dies": AutorecoveryProcesses.worker_dies,
-    "worker stands still": AutorecoveryProcesses.worker_stands_still,
+    "worker pauses": AutorecoveryProcesses.worker_pauses,
 }
