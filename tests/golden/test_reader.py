@@ -72,7 +72,7 @@ def test_answers_by_time(golden: GoldenCase, store: Path) -> None:
                 assert reader.offset_by_time(*queue, line["timestamp"], upper=True) == line["upper"], line
 
 
-def test_lookups_by_place_and_id(golden: GoldenCase, store: Path) -> None:
+def test_lookups_by_offset_and_id(golden: GoldenCase, store: Path) -> None:
     with StoreReader.open(store) as reader:
         for line in golden.of_kind("message")[::7]:
             message = reader.message_at(line["physicalOffset"])

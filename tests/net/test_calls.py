@@ -143,7 +143,7 @@ def test_requests_that_fail_one_after_another_have_one_traceback(
     assert "count=299" in caplog.text
 
 
-def test_handler_table_rejects_while_it_is_told_to(run: Run) -> None:
+def test_handler_table_rejects_while_its_check_is_true(run: Run) -> None:
     async def main() -> None:
         busy = True
         table = HandlerTable()
@@ -158,7 +158,7 @@ def test_handler_table_rejects_while_it_is_told_to(run: Run) -> None:
     run(main())
 
 
-def test_own_mistake_is_not_told_to_the_peer(run: Run) -> None:
+def test_own_mistake_is_not_sent_to_the_peer(run: Run) -> None:
     async def main() -> None:
         problems: list[object] = []
         loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ def test_flood_of_oneway_requests_arrives_whole_and_bounded(run: Run) -> None:
     run(main())
 
 
-def test_calls_of_more_than_the_backlog_wait_for_room(run: Run) -> None:
+def test_calls_of_more_than_the_backlog_wait_until_they_can_be_queued(run: Run) -> None:
     async def main() -> None:
         config = NetConfig(
             write_high_water_mark_bytes=1 << 20,

@@ -57,7 +57,7 @@ def test_the_first_of_a_kind_is_logged_and_the_others_are_counted(caplog: pytest
     assert "ValueError: bad 999" in caplog.text, "after a quiet minute it is news again"
 
 
-def test_other_messages_places_and_hosts_are_other_kinds(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_messages_lines_of_code_and_hosts_are_other_kinds(caplog: pytest.LogCaptureFixture) -> None:
     events = limiter(Loop())
     here = failed(ValueError, "x")
     other = failed(MalformedMessageIdError, "x")

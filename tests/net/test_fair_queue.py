@@ -136,7 +136,7 @@ async def log_of(log: list[str], length: int) -> list[str]:
     return log
 
 
-def test_whoever_uses_less_than_its_share_does_not_wait() -> None:
+def test_connection_below_its_share_does_not_wait() -> None:
     async def main() -> list[str]:
         queue, log = FairQueue(asyncio.get_running_loop()), list[str]()
         for name in "abc":
@@ -148,7 +148,7 @@ def test_whoever_uses_less_than_its_share_does_not_wait() -> None:
     assert asyncio.run(main()) == [*"abca", *["light"] * 3, *"bcabc"]
 
 
-def test_whoever_was_alone_is_behind_by_the_credit_alone() -> None:
+def test_connection_that_was_alone_lags_by_the_credit_only() -> None:
     async def main() -> list[str]:
         queue, log = FairQueue(asyncio.get_running_loop()), list[str]()
         alone = Flow(queue, "alone", [CREDIT_BYTES // 2] * 100, log)
@@ -162,7 +162,7 @@ def test_whoever_was_alone_is_behind_by_the_credit_alone() -> None:
     assert asyncio.run(main()) == [*["new"] * 3, "alone", "new", "alone", "new"]
 
 
-def test_whoever_fails_is_cut_and_the_others_go_on() -> None:
+def test_connection_that_fails_is_aborted_and_the_others_continue() -> None:
     async def main() -> None:
         problems: list[dict[str, Any]] = []
         loop = asyncio.get_running_loop()

@@ -115,7 +115,7 @@ def test_small_requests_do_not_wait_for_large_ones(
     assert "aborted for memory" not in caplog.text
 
 
-def test_who_stalls_is_cut_though_others_let_go_a_little(run: Run) -> None:
+def test_stalled_connections_are_aborted_though_others_free_a_little(run: Run) -> None:
     """Neither a few bytes less nor requests of others being processed are progress."""
 
     async def main() -> None:

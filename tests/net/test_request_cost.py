@@ -235,7 +235,7 @@ def test_references_to_references_cost_what_their_bytes_cost(remoting_server: Se
     assert remoting_server.peak_bytes() - peak_bytes < 16 << 20
 
 
-def test_a_registration_that_unpacks_to_much_is_rejected(remoting_server: Server) -> None:
+def test_a_registration_that_decompresses_to_much_is_rejected(remoting_server: Server) -> None:
     fields = (
         '"brokerName":"b","brokerAddr":"127.0.0.1:1","clusterName":"c","brokerId":"0","compressed":"true"'
     )

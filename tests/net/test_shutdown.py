@@ -48,7 +48,7 @@ def test_close_finishes_requests_being_processed(run: Run) -> None:
     run(main())
 
 
-def test_close_cuts_off_what_takes_too_long(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_drops_requests_that_take_too_long(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         begun = asyncio.Event()
         stuck = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ def test_close_writes_what_is_queued_for_a_slow_reader(run: Run) -> None:
     run(main())
 
 
-def test_going_away_is_said_to_peers_that_know_it(run: Run) -> None:
+def test_go_away_is_sent_to_peers_that_know_it(run: Run) -> None:
     async def main() -> None:
         config = NetConfig(shutdown_gracefully=True)
         server = RemotingServer(echo, config=config)
@@ -141,7 +141,7 @@ async def outcome_of(
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_client_told_to_go_away_sends_once_more_on_a_fresh_connection(run: Run, started: bool) -> None:
+def test_client_that_gets_go_away_sends_once_more_on_a_new_connection(run: Run, started: bool) -> None:
     async def main() -> None:
         fickle = Fickle(1)
         async with serving(fickle) as server, calling() as client:
@@ -155,7 +155,7 @@ def test_client_told_to_go_away_sends_once_more_on_a_fresh_connection(run: Run, 
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_client_told_to_go_away_twice_fails(run: Run, started: bool) -> None:
+def test_client_that_gets_go_away_twice_fails(run: Run, started: bool) -> None:
     async def main() -> None:
         fickle = Fickle(99)
         async with serving(fickle) as server, calling() as client:
@@ -183,7 +183,7 @@ def test_go_away_can_be_handled_less(run: Run, started: bool) -> None:
     run(main())
 
 
-def test_port_in_use_and_unknown_host_are_said_with_a_remedy(run: Run) -> None:
+def test_port_in_use_and_unknown_host_are_errors_with_a_remedy(run: Run) -> None:
     async def main() -> None:
         async with serving() as server:
             with pytest.raises(ListenError, match=f"127.0.0.1:{server.port}.*choose another address"):

@@ -169,7 +169,7 @@ def test_requests_of_a_peer_that_does_not_read_stay_in_the_kernel(run: Run) -> N
     run(main())
 
 
-def test_connection_with_too_much_to_write_is_cut(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_connection_with_too_much_to_write_is_aborted(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         # Answers to held requests are not throttled by reading less: the hard limit bounds them.
         config = NetConfig(
@@ -340,7 +340,7 @@ def test_broken_connection_in_the_middle_of_a_write_is_only_closed(run: Run) -> 
     run(main())
 
 
-def test_connections_beyond_the_limit_are_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_beyond_the_limit_are_closed(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with (
             serving(config=NetConfig(connections_max=2)) as server,

@@ -81,7 +81,7 @@ def test_every_timer_expires_once_in_time_and_in_order(steps: list[tuple[str, in
     assert not clock.armed, "nothing is armed, so the loop sleeps"
 
 
-def test_cancelled_timers_wake_nobody_more_than_once() -> None:
+def test_cancelled_timers_wake_the_loop_at_most_once() -> None:
     clock = Clock()
     wheel = TimerWheel(clock)  # type: ignore[arg-type]
     for number in range(1_000):

@@ -88,7 +88,7 @@ def test_client_checks_authority_and_host_name(run: Run, local: Identity, elsewh
     run(main())
 
 
-def test_server_asks_for_a_certificate(
+def test_server_requires_a_certificate(
     run: Run, local: Identity, member: Identity, elsewhere: Identity
 ) -> None:
     def with_identity(identity: Identity) -> TlsConfig:
@@ -148,7 +148,7 @@ def test_silent_connection_of_a_permissive_server_ends_idle(run: Run, local: Ide
     run(main())
 
 
-def test_handshake_that_stalls_is_cut(run: Run, local: Identity) -> None:
+def test_handshake_that_stalls_is_aborted(run: Run, local: Identity) -> None:
     async def main() -> None:
         stalls = server_tls(local, handshake_timeout_ms=100)  # type: ignore[arg-type]
         config = NetConfig(connections_max=1)
@@ -205,7 +205,7 @@ def test_certificates_that_cannot_be_read_are_config_errors(folder: Path, local:
         {"server_need_client_auth": "require"},
     ],
 )
-def test_settings_that_cannot_work_are_refused(options: dict[str, str]) -> None:
+def test_settings_that_cannot_work_are_rejected(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         TlsConfig(**options)  # type: ignore[arg-type]
 

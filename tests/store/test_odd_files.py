@@ -94,7 +94,7 @@ def test_no_command_waits_for_a_fifo(tmp_path: Path, part: str, command: tuple[s
     assert "bug" not in found.err
 
 
-def test_a_fifo_among_the_index_files_is_told(tmp_path: Path) -> None:
+def test_a_fifo_among_the_index_files_is_reported(tmp_path: Path) -> None:
     store = own_case("index-5").unpack(tmp_path / "case")
     os.mkfifo(store / "index" / "20300101000000000")
     found = pyledger("verify", store, "--json")
@@ -132,7 +132,7 @@ def node_files(node: Path) -> dict[str, Callable[[], Path]]:
         ("fifo", "lock"),
     ],
 )
-def test_a_dledger_node_refuses_odd_files(tmp_path: Path, kind: str, part: str) -> None:
+def test_a_dledger_node_rejects_odd_files(tmp_path: Path, kind: str, part: str) -> None:
     node, victim = tmp_path / "dledger-n0", tmp_path / "victim"
     with DLedgerStore(str(node), SMALL) as store:
         store.save_term_state(TermState(1))
@@ -153,7 +153,7 @@ def test_a_dledger_node_refuses_odd_files(tmp_path: Path, kind: str, part: str) 
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_a_bookie_refuses_an_odd_mark(tmp_path: Path, kind: str) -> None:
+def test_a_bookie_rejects_an_odd_mark(tmp_path: Path, kind: str) -> None:
     paths = BookiePaths((str(tmp_path / "journal"),), (str(tmp_path / "ledgers"),))
     BookieStore.open(paths, BookieConfig(), SystemClock()).close()
     mark = tmp_path / "ledgers" / "current" / "lastMark"

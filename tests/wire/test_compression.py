@@ -40,7 +40,7 @@ CODECS = [
 
 
 @pytest.mark.parametrize(("sys_flag", "pack"), CODECS)
-def test_packed_body_round_trips(sys_flag: int, pack: Pack) -> None:
+def test_compressed_body_round_trips(sys_flag: int, pack: Pack) -> None:
     for plain in (b"", b"x", bytes(range(256)) * 500):
         assert decompress(memoryview(pack(plain)), sys_flag) == plain
 
@@ -54,7 +54,7 @@ def test_body_at_the_limit_passes_and_one_byte_more_does_not(sys_flag: int, pack
 
 
 @pytest.mark.parametrize(("sys_flag", "pack"), CODECS)
-def test_cut_body_is_an_error(sys_flag: int, pack: Pack) -> None:
+def test_truncated_body_is_an_error(sys_flag: int, pack: Pack) -> None:
     packed = pack(bytes(range(256)) * 20)
     for length in range(len(packed) - 4):
         with pytest.raises(CorruptBodyError, match="queue 3"):
@@ -73,7 +73,7 @@ def test_unknown_type_is_an_error(sys_flag: int) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from([0x1, 0x101, 0x201, 0x301]), st.integers(0, 3))
-def test_any_bytes_unpack_or_raise_our_error(noise: bytes, sys_flag: int, codec: int) -> None:
+def test_any_bytes_decompress_or_raise_our_error(noise: bytes, sys_flag: int, codec: int) -> None:
     packs = (zlib.compress, lz4_without_size, zstd_without_size, lambda data: data)
     packed = bytearray(packs[codec](noise * 3))
     for at in noise[:4]:

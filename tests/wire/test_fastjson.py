@@ -93,7 +93,7 @@ def test_parse_reads_the_dialect(text: str, document: Any) -> None:
         ("1" * 5000, 1, 1),
     ],
 )
-def test_broken_text_names_the_place(text: str, line: int, column: int) -> None:
+def test_broken_text_names_the_position(text: str, line: int, column: int) -> None:
     with pytest.raises(MalformedJsonError) as caught:
         parse(text)
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -122,7 +122,7 @@ def test_what_occurs_again_is_the_same_object() -> None:
     ],
     ids=["root", "parent", "container", "text", "key", "values", "levels"],
 )
-def test_references_that_stand_for_much_more_than_the_document_are_rejected(text: str) -> None:
+def test_references_to_much_more_text_than_the_document_are_rejected(text: str) -> None:
     def reject() -> None:
         with pytest.raises(MalformedJsonError, match="references"):
             parse(text)
@@ -130,7 +130,7 @@ def test_references_that_stand_for_much_more_than_the_document_are_rejected(text
     assert processor_seconds(reject, 1) < 1
 
 
-def test_references_that_stand_for_as_much_as_their_text_are_followed() -> None:
+def test_references_to_no_more_text_than_their_own_are_followed() -> None:
     """Heartbeats that say the same subscription of many groups."""
     one = '{"classFilterMode":false,"codeSet":[],"subString":"*","subVersion":1,"tagsSet":[],"topic":"T"}'
     text = f'{{"s":{one},"groups":[' + '{"name":"g","subs":[{"$ref":"$.s"}]},' * 5_000 + "]}"

@@ -109,7 +109,7 @@ def test_unarchive_gives_the_very_files(plain: Path, copy: Path) -> None:
     assert now == {name.removesuffix(".lz4"): time for name, time in times.items()}
 
 
-def test_any_lz4_tool_unpacks_a_segment(plain: Path, packed: Path) -> None:
+def test_any_lz4_tool_decompresses_a_segment(plain: Path, packed: Path) -> None:
     for name, content in log_files(packed).items():
         if name.endswith(".lz4"):
             facts = lz4.frame.get_frame_info(content)
@@ -137,7 +137,7 @@ def test_old_enough_is_by_the_last_record_of_a_file(plain: Path, tmp_path: Path)
     assert list(archive(store, older_than_ms=0)) == []
 
 
-def test_point_read_unpacks_one_block(packed: Path) -> None:
+def test_point_read_decompresses_one_block(packed: Path) -> None:
     before = limit_decompressed_bytes(0)  # nothing stays from one read to the next
     try:
         with StoreReader.open(packed) as reader:
@@ -242,7 +242,7 @@ def test_a_log_that_ends_in_an_archived_file_goes_on_in_a_new_one(copy: Path) ->
     assert problems(copy) == []
 
 
-def test_a_cut_in_an_archived_file_is_refused(copy: Path) -> None:
+def test_a_truncated_end_in_an_archived_file_is_rejected(copy: Path) -> None:
     before = log_files(copy)
     log = MappedFileQueue(copy / "commitlog", FILE_BYTES)
     log.load()
@@ -295,7 +295,7 @@ def test_a_damaged_block_costs_its_own_messages_only(plain: Path, copy: Path) ->
 
 
 @pytest.mark.parametrize("cut", [0, 1, 63, 64, 200, 20_000])
-def test_a_cut_segment_is_named(copy: Path, cut: int) -> None:
+def test_a_truncated_segment_is_named(copy: Path, cut: int) -> None:
     path = sorted((copy / "commitlog").glob("*.lz4"))[1]
     content = path.read_bytes()
     path.write_bytes(content[: len(content) - cut - 1] if cut else b"")
@@ -360,7 +360,7 @@ def test_a_kill_at_any_step_loses_nothing(way: str, tmp_path: Path) -> None:
     assert step > 5
 
 
-def test_where_both_stand_the_plain_file_counts(plain: Path, copy: Path) -> None:
+def test_where_both_exist_the_plain_file_counts(plain: Path, copy: Path) -> None:
     name = sorted((plain / "commitlog").iterdir())[1].name
     shutil.copy(plain / "commitlog" / name, copy / "commitlog" / name)
     (copy / "commitlog" / f"{name}.lz4").write_bytes(b"not whole")
@@ -369,7 +369,7 @@ def test_where_both_stand_the_plain_file_counts(plain: Path, copy: Path) -> None
         assert not (copy / "commitlog" / f"{name}.lz4").exists()
 
 
-def test_nothing_is_packed_of_a_folder_that_is_no_store(tmp_path: Path) -> None:
+def test_nothing_is_archived_of_a_folder_that_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="commitlog"):
         list(archive(tmp_path, older_than_ms=TIME_MAX_MS))
     assert list(tmp_path.iterdir()) == []

@@ -157,7 +157,7 @@ def test_the_page_is_enough_to_read_a_segment(stores: tuple[Path, Path]) -> None
 
 
 @pytest.mark.skipif(shutil.which("lz4") is None, reason="there is no lz4 command")
-def test_the_lz4_command_unpacks_a_segment(stores: tuple[Path, Path]) -> None:
+def test_the_lz4_command_decompresses_a_segment(stores: tuple[Path, Path]) -> None:
     plain, packed = stores
     for path in sorted((packed / "commitlog").glob("*.lz4")):
         done = subprocess.run(["lz4", "-d", "-c", str(path)], capture_output=True, check=True)

@@ -58,7 +58,7 @@ def test_folder_lists_batch_queues_apart(tmp_path: Path) -> None:
         ([], 1 << 30),
     ],
 )
-def test_log_file_size_survives_cut_and_missing_files(
+def test_log_file_size_survives_truncated_and_missing_files(
     tmp_path: Path, files: list[tuple[int, int]], size_bytes: int
 ) -> None:
     (tmp_path / "commitlog").mkdir()
@@ -91,7 +91,7 @@ def test_foreign_files_are_listed_and_ignored(tmp_path: Path) -> None:
     assert [f.start_offset for f in folder.log_files] == [0]
 
 
-def test_paths_that_hold_no_store_are_refused_with_a_hint(tmp_path: Path) -> None:
+def test_paths_that_hold_no_store_are_rejected_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError, match="no such folder"):
         read_folder(tmp_path / "absent")
     with pytest.raises(StoreNotFoundError, match="not a folder"):

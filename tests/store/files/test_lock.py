@@ -33,7 +33,7 @@ def test_lock_keeps_other_processes_out_until_released(tmp_path: Path) -> None:
     assert (tmp_path / "lock").read_bytes() == b"lock"
 
 
-def test_lock_taken_by_another_process_is_refused(tmp_path: Path) -> None:
+def test_lock_taken_by_another_process_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     script = TRY + "; print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -48,7 +48,7 @@ def test_lock_taken_by_another_process_is_refused(tmp_path: Path) -> None:
     StoreLock(str(tmp_path)).acquire().release()
 
 
-def test_second_lock_in_one_process_is_refused_and_does_not_drop_the_first(tmp_path: Path) -> None:
+def test_second_lock_in_one_process_is_an_error_and_does_not_drop_the_first(tmp_path: Path) -> None:
     with StoreLock(str(tmp_path)):
         with pytest.raises(StoreLockedError):
             StoreLock(str(tmp_path)).acquire()

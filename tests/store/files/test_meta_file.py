@@ -119,7 +119,7 @@ def test_broken_file_without_backup_is_an_error(tmp_path: Path) -> None:
         read_json(tmp_path / "topics.json")
 
 
-def test_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_instead_of_it_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "topics.json").mkdir()
     with pytest.raises(StoreIOError, match=r"topics\.json"):
         read_json(tmp_path / "topics.json")

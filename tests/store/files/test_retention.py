@@ -116,7 +116,7 @@ def test_the_service_cleans_in_its_hour(tmp_path: Path, hour: int, cleans: bool)
         assert bool(store.clean()) is cleans
 
 
-def test_a_disk_over_the_warning_level_refuses_puts_until_there_is_room(
+def test_a_disk_over_the_warning_level_rejects_puts_until_there_is_space(
     tmp_path: Path, used: list[int]
 ) -> None:
     used[0] = 95

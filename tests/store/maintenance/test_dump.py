@@ -87,7 +87,7 @@ def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
     assert damage["problem"]
 
 
-def test_what_is_no_store_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_store_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError, match="no such file; name one file"):
         lines(tmp_path / "absent")
     with pytest.raises(StoreNotFoundError, match="a folder; name one file"):

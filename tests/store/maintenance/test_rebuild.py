@@ -26,7 +26,7 @@ def facts(store: Path) -> list[object]:
         return [messages, keys, reader.queues()]
 
 
-def test_rebuilt_files_say_what_the_old_ones_said(golden: GoldenCase, golden_store: Path) -> None:
+def test_rebuilt_files_contain_what_the_old_ones_did(golden: GoldenCase, golden_store: Path) -> None:
     if golden.name.startswith("many-queues"):
         pytest.skip("a sync for each of a thousand files")
     if golden.facts["storeReadExit"]:
@@ -76,7 +76,7 @@ def test_rebuild_leaves_damage_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failing", range(5))
-def test_rebuild_cut_off_at_any_rename_loses_nothing(
+def test_rebuild_interrupted_at_any_rename_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     store = golden_case("rolled-5").unpack(tmp_path)
@@ -109,9 +109,7 @@ def test_rebuild_cut_off_at_any_rename_loses_nothing(
 
 @pytest.mark.parametrize("opener", ["open", "repair", "rebuild"])
 @pytest.mark.parametrize("name", ["consumequeue", "index"])
-def test_a_swap_that_was_cut_off_is_settled_by_the_next_writer(
-    tmp_path: Path, opener: str, name: str
-) -> None:
+def test_an_interrupted_swap_is_completed_by_the_next_writer(tmp_path: Path, opener: str, name: str) -> None:
     """Also numbers that only the old queue files tell: those of a queue whose messages were all deleted."""
     store = golden_case("deleted-head-5").unpack(tmp_path)
     folder = store / "consumequeue" / "idle" / "0"

@@ -24,7 +24,7 @@ def steps(report: RepairReport) -> list[tuple[str, int | None, int]]:
     return [(step.action, step.offset, step.size_bytes) for step in report.steps]
 
 
-def test_repair_mends_every_golden_folder_and_touches_no_sound_one(
+def test_repair_repairs_every_golden_folder_and_changes_no_valid_one(
     golden: GoldenCase, golden_store: Path
 ) -> None:
     before = fingerprint(golden_store)
@@ -47,7 +47,7 @@ def test_repair_mends_every_golden_folder_and_touches_no_sound_one(
 
 
 @pytest.mark.parametrize(("name", "at", "size"), [("torn-clean-5", 46204, 72), ("torn-zero-5", 226105, 370)])
-def test_cut_bytes_are_kept_aside_and_zeroed(tmp_path: Path, name: str, at: int, size: int) -> None:
+def test_truncated_bytes_are_kept_aside_and_zeroed(tmp_path: Path, name: str, at: int, size: int) -> None:
     store = golden_case(name).unpack(tmp_path)
     log = store / "commitlog" / f"{0:020d}"
     before = log.read_bytes()
@@ -59,7 +59,7 @@ def test_cut_bytes_are_kept_aside_and_zeroed(tmp_path: Path, name: str, at: int,
     assert not repair(store).steps
 
 
-def test_cut_file_gets_its_size_back(tmp_path: Path) -> None:
+def test_truncated_file_gets_its_size_back(tmp_path: Path) -> None:
     store = golden_case("short-file-5").unpack(tmp_path)
     log = store / "commitlog" / f"{0:020d}"
     report = repair(store, file_size_bytes=1 << 20)
@@ -96,7 +96,7 @@ def test_broken_queues_and_index_are_rebuilt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("queues", "size_bytes"), [(1, 4097), (2, 1000)])
-def test_a_cut_queue_file_is_rebuilt(tmp_path: Path, queues: int, size_bytes: int) -> None:
+def test_a_truncated_queue_file_is_rebuilt(tmp_path: Path, queues: int, size_bytes: int) -> None:
     """It tells that it was cut: no whole one ends within a unit, or another one is longer."""
     with MessageStore.open(tmp_path) as store:
         for n in range(queues):
@@ -109,7 +109,7 @@ def test_a_cut_queue_file_is_rebuilt(tmp_path: Path, queues: int, size_bytes: in
         assert all(store.get("t", n, 0).messages[0].body == b"body" for n in range(queues))
 
 
-def test_damage_in_the_middle_is_left_unless_asked(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_left_unless_requested(tmp_path: Path) -> None:
     store = golden_case("rolled-5").unpack(tmp_path)
     with StoreReader.open(store) as reader:
         every = [m.physical_offset for m in reader.messages()]
@@ -142,7 +142,7 @@ def test_checkpoint_that_cannot_be_true_is_replaced(tmp_path: Path) -> None:
     assert not problems(store)
 
 
-def test_repair_of_a_store_in_use_is_refused(tmp_path: Path) -> None:
+def test_repair_of_a_store_in_use_is_an_error(tmp_path: Path) -> None:
     store = golden_case("torn-clean-5").unpack(tmp_path)
     before = fingerprint(store / "commitlog")
     with StoreLock(str(store)), pytest.raises(StoreLockedError):

@@ -190,7 +190,7 @@ def test_verify_finds_each_kind_of_damage(tmp_path: Path, damage: Callable[[Path
     assert (kind, offset) in {(p.kind, p.offset) for p in problems(store)}, list(verify(store))
 
 
-def test_verify_tells_leftovers_of_a_longer_log_from_lost_records(tmp_path: Path) -> None:
+def test_verify_distinguishes_leftovers_of_a_longer_log_from_lost_records(tmp_path: Path) -> None:
     store = golden_case("clean-5").unpack(tmp_path)
     with StoreReader.open(store) as reader:
         every = list(reader.messages())
@@ -216,7 +216,7 @@ def test_verify_reports_lost_records_after_a_crash(tmp_path: Path) -> None:
     assert {("torn-record", every[600]), ("lost-records", every[601])} <= found
 
 
-def test_verify_tells_its_progress(tmp_path: Path) -> None:
+def test_verify_reports_its_progress(tmp_path: Path) -> None:
     store = golden_case("rolled-5").unpack(tmp_path)
     done: list[int] = []
     assert not list(verify(store, progress=done.append))

@@ -22,7 +22,7 @@ FILE_BYTES = 16 << 20
         pytest.param(False, FILE_BYTES, FIRST_BYTES + CHUNK_BYTES, id="by file on a small disk"),
     ],
 )
-def test_who_appends_by_file_waits_once_for_blocks(
+def test_appending_by_file_waits_once_for_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, populates: bool, free_bytes: int, allocated: int
 ) -> None:
     queue = MappedFileQueue(str(tmp_path), FILE_BYTES, allocate_chunk_bytes=FIRST_BYTES)

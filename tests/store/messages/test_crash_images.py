@@ -204,7 +204,7 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "seed", [seed if seed < 3 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(16)]
 )
-def test_power_cut_leaves_a_prefix_with_all_that_was_flushed(memory_path: Path, seed: int) -> None:
+def test_power_loss_leaves_a_prefix_with_all_that_was_flushed(memory_path: Path, seed: int) -> None:
     work = run_workload(memory_path / "live", seed)
     rng = random.Random(seed + 1000)
     survivors = []

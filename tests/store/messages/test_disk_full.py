@@ -205,7 +205,7 @@ def test_a_store_on_a_full_disk_opens_and_frees_what_retention_lets_go(ext4: Pat
 
 
 @pytest.mark.usefixtures("ample")
-def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> None:
+def test_a_store_opens_without_space_for_even_its_small_files(ext4: Path) -> None:
     with StoreEngine.open(ext4 / "s", **SMALL) as store:
         put_some(store, "old")
     for name in ("lock", "checkpoint"):
@@ -220,7 +220,7 @@ def test_a_store_opens_where_not_even_its_small_files_have_room(ext4: Path) -> N
     assert not list(verify(ext4 / "s"))
 
 
-def test_a_new_store_on_a_full_disk_is_refused_with_the_cause(ext4: Path) -> None:
+def test_a_new_store_on_a_full_disk_is_an_error_with_the_cause(ext4: Path) -> None:
     fill(ext4)
     with pytest.raises(StoreFullError, match="cannot create"):
         StoreEngine.open(ext4 / "s", **SMALL)

@@ -98,7 +98,7 @@ def test_a_log_as_java_writes_it_is_read_like_any_other(tmp_path: Path) -> None:
     assert {problem.severity for problem in verify(tmp_path)} == {"note"}
 
 
-def test_what_a_truncation_left_behind_is_no_message(tmp_path: Path) -> None:
+def test_what_a_truncation_left_is_no_message(tmp_path: Path) -> None:
     """Java's truncation leaves bytes: sound records, but of a lower term or of no next index."""
     records = [RecordFields(body=b"%04d" % n, queue_offset=n) for n in range(20)]
     write_entries(tmp_path, records, [1] * 20)
@@ -268,7 +268,7 @@ def test_units_of_what_was_never_committed_go(tmp_path: Path) -> None:
     member.entries.close()
 
 
-def test_a_follower_whose_log_begins_anew_goes_on_there(tmp_path: Path) -> None:
+def test_a_follower_whose_log_is_restarted_continues_there(tmp_path: Path) -> None:
     """Its leader has removed what it lacks."""
     leader, late = Member(tmp_path / "leader"), Member(tmp_path / "late")
     with leader.open() as store, late.open(leads=False) as follower:
@@ -304,7 +304,7 @@ def test_writers_of_plain_logs_leave_it_alone(tmp_path: Path) -> None:
         MemberStore.open_on(str(plain), entries, leads=True, clock=SystemClock())
 
 
-def test_a_member_refuses_entries_without_records(tmp_path: Path) -> None:
+def test_a_member_rejects_entries_without_records(tmp_path: Path) -> None:
     member = Member(tmp_path)
     member.entries.append_bodies(1, [b"no record"])
     with pytest.raises(CorruptRecordError):

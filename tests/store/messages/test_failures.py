@@ -80,7 +80,7 @@ def test_a_failed_sync_flush_is_never_acknowledged_nor_tried_again(tmp_path: Pat
 
 
 @needs_compiler
-def test_a_failed_background_flush_makes_the_next_put_say_why(tmp_path: Path) -> None:
+def test_the_put_after_a_failed_background_flush_raises_its_cause(tmp_path: Path) -> None:
     printed = child(
         """
         store = StoreEngine.open(sys.argv[1], flush_interval_ms=10, flush_thorough_interval_ms=0, **SMALL)
@@ -108,7 +108,7 @@ def test_a_failed_background_flush_makes_the_next_put_say_why(tmp_path: Path) ->
 
 
 @needs_compiler
-def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: Path) -> None:
+def test_puts_resume_once_a_full_disk_has_space_for_allocation(tmp_path: Path) -> None:
     printed = child(
         """
         store = StoreEngine.open(sys.argv[1], **SMALL)
@@ -140,7 +140,7 @@ def test_a_disk_that_is_full_at_allocation_resumes_once_there_is_room(tmp_path: 
 
 
 @needs_compiler
-def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp_path: Path) -> None:
+def test_rows_without_space_leave_nothing_and_others_take_their_offsets(tmp_path: Path) -> None:
     printed = child(
         """
         store = StoreEngine.open(sys.argv[1], **{**SMALL, "mapped_file_size_bytes": 1 << 20})
@@ -164,7 +164,7 @@ def test_rows_that_find_no_room_leave_nothing_and_others_come_in_their_place(tmp
 
 
 @needs_compiler
-def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
+def test_rows_that_the_disk_does_not_write_fail_the_store(tmp_path: Path) -> None:
     printed = child(
         """
         store = StoreEngine.open(sys.argv[1], **{**SMALL, "mapped_file_size_bytes": 1 << 20})
@@ -187,7 +187,7 @@ def test_rows_that_the_disk_refuses_fail_the_store(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("number", ["EMFILE", "EIO"])
-def test_a_new_file_that_cannot_be_opened_leaves_no_name_behind(tmp_path: Path, number: str) -> None:
+def test_a_new_file_that_cannot_be_opened_leaves_no_name(tmp_path: Path, number: str) -> None:
     printed = child(
         """
         store = StoreEngine.open(sys.argv[1], **SMALL)
@@ -273,7 +273,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path: Path) -> None:
         (tmp_path / "s").chmod(0o700)
 
 
-def test_a_queue_folder_that_cannot_be_looked_at_refuses_the_store(tmp_path: Path) -> None:
+def test_a_queue_folder_that_cannot_be_read_is_an_error_of_opening(tmp_path: Path) -> None:
     """Taken for no folder, its queue would give out its offsets a second time."""
     folder = tmp_path / "store"
     with StoreEngine.open(folder) as store:
@@ -291,7 +291,7 @@ def test_a_queue_folder_that_cannot_be_looked_at_refuses_the_store(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000", "00000000000000004096"])
-def test_a_log_file_that_cannot_be_looked_at_is_not_gone(
+def test_a_log_file_that_cannot_be_read_is_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Taken for gone, its messages would be missing without a word."""
@@ -311,7 +311,7 @@ def test_a_log_file_that_cannot_be_looked_at_is_not_gone(
 
 
 @needs_compiler
-def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Path) -> None:
+def test_an_open_or_close_that_fails_raises_and_releases_the_folder(tmp_path: Path) -> None:
     printed = child(
         """
         path = sys.argv[1]
@@ -339,13 +339,13 @@ def test_an_open_or_close_that_fails_says_so_and_lets_the_folder_go(tmp_path: Pa
     assert printed == "ok\n"
 
 
-def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_folder_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="file"):
         StoreEngine.open(tmp_path / "file")
 
 
-def test_a_short_log_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_short_log_file_is_an_error_and_left_alone(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, mapped_file_size_bytes=65536) as store:
         for _ in range(200):
             store.put(Message("t", bytes(500)))
@@ -356,7 +356,7 @@ def test_a_short_log_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert first.stat().st_size == 1000
 
 
-def test_queues_without_a_log_are_refused(tmp_path: Path) -> None:
+def test_queues_without_a_log_are_an_error(tmp_path: Path) -> None:
     """A log folder that was not mounted must not restart the queue offsets at 0."""
     with StoreEngine.open(tmp_path) as store:
         store.put(Message("t", b"x"))

@@ -126,7 +126,7 @@ def test_a_pull_stops_at_256_kib(tmp_path: Path) -> None:
         assert len(store.get("t", 0, 0).messages) == 262_144 // store.get("t", 0, 0).messages[0].store_size
 
 
-def test_tags_filter_and_the_walk_goes_on_behind_the_last_match(store: StoreEngine) -> None:
+def test_tags_filter_and_the_walk_continues_after_the_last_match(store: StoreEngine) -> None:
     for number in range(20):
         store.put(Message("t", b"%d" % number, tags=("red", "green", "blue")[number % 3]))
     found = store.get("t", 0, 0, tags="red || blue")
@@ -137,7 +137,7 @@ def test_tags_filter_and_the_walk_goes_on_behind_the_last_match(store: StoreEngi
     assert len(store.get("t", 0, 0, tags="*").messages) == 20
 
 
-def test_tags_with_the_same_hash_are_told_apart(store: StoreEngine) -> None:
+def test_tags_with_the_same_hash_are_distinguished(store: StoreEngine) -> None:
     store.put(Message("t", b"1", tags="Aa"))
     store.put(Message("t", b"2", tags="BB"))
     assert [m.body for m in store.get("t", 0, 0, tags="BB").messages] == [b"2"]
@@ -174,7 +174,7 @@ def test_reading_over_file_borders_misses_nothing(store: StoreEngine) -> None:
     assert bodies == expected
 
 
-def test_lookups_by_place_and_id(store: StoreEngine) -> None:
+def test_lookups_by_offset_and_id(store: StoreEngine) -> None:
     results = [store.put(Message("t", b"%d" % n)) for n in range(10)]
     for number, result in enumerate(results):
         assert store.message_at(result.physical_offset).body == b"%d" % number
@@ -199,7 +199,7 @@ def test_lookup_by_key_and_time(store: StoreEngine) -> None:
     assert store.query("t", "k3", since=0, until=2) == []
 
 
-def test_keys_with_the_same_hash_are_told_apart(store: StoreEngine) -> None:
+def test_keys_with_the_same_hash_are_distinguished(store: StoreEngine) -> None:
     store.put(Message("t", b"1", keys="Aa"))
     store.put(Message("t", b"2", keys="BB"))
     assert [m.body for m in store.query("t", "Aa")] == [b"1"]
@@ -229,14 +229,14 @@ def test_queues_and_counts(store: StoreEngine) -> None:
     assert store.count_messages("b", 1, 0, 5, tags="y") == 0
 
 
-def test_batch_of_messages_stands_in_order_and_dense(store: StoreEngine) -> None:
+def test_batch_of_messages_is_stored_in_order_and_dense(store: StoreEngine) -> None:
     results = store.put_batch([Message("t", b"%d" % n, queue_id=n % 2) for n in range(10)])
     assert [r.queue_offset for r in results] == [n // 2 for n in range(10)]
     assert [m.body for m in store.messages()] == [b"%d" % n for n in range(10)]
     assert store.put_batch([]) == []
 
 
-def test_a_bad_message_in_a_batch_leaves_nothing_behind(store: StoreEngine) -> None:
+def test_a_bad_message_in_a_batch_leaves_nothing(store: StoreEngine) -> None:
     with pytest.raises(IllegalMessageError):
         store.put_batch([Message("t", b"good"), Message("../bad", b"bad")])
     assert store.max_offset == 0
@@ -302,7 +302,7 @@ def test_prepared_and_rolled_back_records_are_in_no_queue(store: StoreEngine) ->
     assert [m.queue_offset for m in store.messages()] == [0, 0, 0]
 
 
-def test_no_message_makes_a_folder_that_nobody_opens_again(tmp_path: Path) -> None:
+def test_no_message_makes_a_folder_that_cannot_be_opened(tmp_path: Path) -> None:
     """A queue of that name is a light queue, and a store with one is not opened for writing."""
     with StoreEngine.open(tmp_path / "s", **SMALL) as store:
         message = Message("%LMQ%x", b"x")
@@ -315,7 +315,7 @@ def test_no_message_makes_a_folder_that_nobody_opens_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../../x", "a\0b", "a\nb", "x" * 300])
-def test_a_topic_that_could_leave_the_folder_is_refused(store: StoreEngine, topic: str) -> None:
+def test_a_topic_that_could_leave_the_folder_is_rejected(store: StoreEngine, topic: str) -> None:
     with pytest.raises(IllegalMessageError):
         store.put(Message(topic, b"x"))
     assert store.max_offset == 0
@@ -331,13 +331,13 @@ def test_limits_are_named(store: StoreEngine) -> None:
     assert store.max_offset == 0
 
 
-def test_a_second_writer_is_refused_also_in_the_same_process(store: StoreEngine) -> None:
+def test_a_second_writer_is_an_error_also_in_the_same_process(store: StoreEngine) -> None:
     with pytest.raises(StoreLockedError):
         StoreEngine.open(store.path)
     store.put(Message("t", b"still works"))
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
+def test_a_closed_store_raises(tmp_path: Path) -> None:
     store = StoreEngine.open(tmp_path, **SMALL)
     appender = store.appender("t", 0)
     store.close()
@@ -360,13 +360,13 @@ def test_messages_read_before_closing_stay_readable(tmp_path: Path) -> None:
     assert b"kept" in bytes(view)
 
 
-def test_unknown_settings_are_refused_with_a_hint(tmp_path: Path) -> None:
+def test_unknown_settings_are_rejected_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flush_interval_ms"):
         StoreEngine.open(tmp_path / "new", flush_intervall_ms=5)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_file_size_other_than_the_folder_has_is_refused(tmp_path: Path) -> None:
+def test_a_file_size_other_than_the_folder_has_is_rejected(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, **SMALL) as store:
         put_numbered(store, 3)
     with pytest.raises(StoreFormatError, match="65536"):
@@ -389,7 +389,7 @@ def test_the_file_size_is_read_off_the_folder(tmp_path: Path, size_bytes: int) -
 
 
 @pytest.mark.parametrize("end", ["in a record", "behind a record"])
-def test_the_size_is_not_read_off_a_cut_file(tmp_path: Path, end: str) -> None:
+def test_the_size_is_not_taken_from_a_truncated_file(tmp_path: Path, end: str) -> None:
     with StoreEngine.open(tmp_path, mapped_file_size_bytes=64 << 10) as store:
         put_numbered(store, 10)
         length = store.max_offset - (1 if end == "in a record" else 0)
@@ -400,7 +400,7 @@ def test_the_size_is_not_read_off_a_cut_file(tmp_path: Path, end: str) -> None:
     assert file.stat().st_size == length
 
 
-def test_foreign_files_in_the_log_folder_are_refused(tmp_path: Path) -> None:
+def test_foreign_files_in_the_log_folder_are_an_error(tmp_path: Path) -> None:
     with StoreEngine.open(tmp_path, **SMALL) as store:
         put_numbered(store, 3)
     (tmp_path / "commitlog" / "notes.txt").write_text("mine")

@@ -28,7 +28,7 @@ REFUSED: dict[str, Callable[[], Message]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_refused_message_leaves_nothing_of_its_batch(tmp_path: Path, what: str) -> None:
+def test_a_rejected_message_leaves_nothing_of_its_batch(tmp_path: Path, what: str) -> None:
     with MessageStore.open(tmp_path / "s", mapped_file_size_bytes=1 << 20) as store:
         raised = []
         for put in (store.put, lambda one: store.put_batch([Message("T", b"ok"), one])):

@@ -123,7 +123,7 @@ def test_a_torn_last_record_is_dropped_with_its_queue_unit(tmp_path: Path, clean
     )
 
 
-def test_a_cut_tail_never_comes_back(tmp_path: Path) -> None:
+def test_a_truncated_tail_never_comes_back(tmp_path: Path) -> None:
     """Records of equal size: after a cut in memory alone, an old one would continue the shorter log."""
     places = make_store(tmp_path, clean=False)
     damage(tmp_path, places[190] + 100, b"\xff")
@@ -140,7 +140,7 @@ def test_a_cut_tail_never_comes_back(tmp_path: Path) -> None:
         check_derived(store, 191)
 
 
-def test_a_record_that_stands_elsewhere_than_it_says_is_no_record(tmp_path: Path) -> None:
+def test_a_record_at_another_offset_than_its_own_is_no_record(tmp_path: Path) -> None:
     """Bytes of an earlier life of the file, or copied to a wrong place: valid magic, size and CRC."""
     make_store(tmp_path, count=3, clean=False)
     data = log_bytes(tmp_path)
@@ -152,7 +152,7 @@ def test_a_record_that_stands_elsewhere_than_it_says_is_no_record(tmp_path: Path
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_damage_in_the_middle_of_durable_records_is_refused(tmp_path: Path, clean: bool) -> None:
+def test_damage_in_the_middle_of_durable_records_is_an_error(tmp_path: Path, clean: bool) -> None:
     places = make_store(tmp_path)
     if not clean:
         (tmp_path / "abort").touch()
@@ -189,7 +189,7 @@ def test_pages_lost_in_a_crash_end_the_log_without_complaint(tmp_path: Path) -> 
         check_derived(store, 150)
 
 
-def test_a_missing_file_in_the_middle_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_in_the_middle_is_an_error(tmp_path: Path) -> None:
     make_store(tmp_path)
     files = sorted((tmp_path / "commitlog").iterdir())
     files[1].unlink()
@@ -198,7 +198,7 @@ def test_a_missing_file_in_the_middle_is_refused(tmp_path: Path) -> None:
     assert [path.exists() for path in files] == [True, False, True]
 
 
-def test_queues_longer_than_the_log_are_cut_to_it(tmp_path: Path) -> None:
+def test_queues_longer_than_the_log_are_truncated(tmp_path: Path) -> None:
     places = make_store(tmp_path, clean=False)
     data = log_bytes(tmp_path)
     write_log(tmp_path, bytes(data[: places[120]]).ljust(len(data), b"\0"))
@@ -308,7 +308,7 @@ def test_a_recovered_store_is_stable_over_reopening(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("crc_property", [False, True])
 @pytest.mark.parametrize("page", [1, 2])
-def test_a_page_lost_behind_the_body_ends_the_log(tmp_path: Path, page: int, crc_property: bool) -> None:
+def test_a_page_lost_after_the_body_ends_the_log(tmp_path: Path, page: int, crc_property: bool) -> None:
     """No CRC of the body covers topic and properties: zeroes there are the record's end torn off."""
     options = SMALL | {"crc_property": crc_property}
     with MessageStore.open(tmp_path, **options) as store:

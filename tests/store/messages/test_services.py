@@ -126,9 +126,7 @@ def test_files_are_not_deleted_before_the_units_that_keep_their_numbers_are_on_d
         assert store.put(Message("idle", b"y")).queue_offset == 1
 
 
-def test_the_folder_is_looked_at_again_once_it_is_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_read_again_once_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer may make the store, or end, between the first look and the lock."""
 
     class LateLock(StoreLock):

@@ -75,7 +75,7 @@ def test_nothing_waits(config: Path) -> None:
     assert upstream_reads(config) == (NOW_MS, 9, {-1: [800]})
 
 
-def test_unknown_places_leave_a_start_before_all_that_waits(config: Path) -> None:
+def test_unknown_offsets_leave_a_start_before_all_that_waits(config: Path) -> None:
     TimerFile(PROGRESS, NOW_MS).write(config)
     assert not hand_over(config, PROGRESS, NOW_MS, [Timed(NOW_MS, 4, "d")], RecordPlace(800, 80), STEP_MS)
     assert not hand_over(config, PROGRESS, NOW_MS, WAITING, None, STEP_MS)
@@ -97,7 +97,7 @@ def test_going_on_removes_what_is_true_no_more(config: Path) -> None:
     assert upstream_reads(config) == (NOW_MS, 2, {})
 
 
-def test_who_has_written_last_counts(config: Path) -> None:
+def test_the_last_writer_counts(config: Path) -> None:
     TimerFile(PROGRESS, NOW_MS).write(config)
     assert TimerFile.read(config).progress == PROGRESS
     check = config / "timercheck"
@@ -119,7 +119,7 @@ def test_upstreams_file_alone(config: Path) -> None:
         TimerFile.read(config)
 
 
-def test_what_stands_in_the_way_of_a_log_is_named(config: Path) -> None:
+def test_what_blocks_a_log_is_named(config: Path) -> None:
     root = config.parent
     (root / "timerlog.tmp").mkdir()
     with pytest.raises(StoreIOError, match=rf"write {root}/timerlog.tmp: Is a directory"):
@@ -129,7 +129,7 @@ def test_what_stands_in_the_way_of_a_log_is_named(config: Path) -> None:
     assert TimerFile.read(config).progress == PROGRESS, "it is written before what is old goes"
 
 
-def test_a_log_that_finds_no_room_leaves_none(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_space_leaves_none(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_file: int) -> None:
         raise OSError(errno.ENOSPC, "no room")
 

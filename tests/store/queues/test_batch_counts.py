@@ -51,7 +51,7 @@ def test_a_wrong_count_hides_no_record(tmp_path: Path, digit: bytes, without_fil
     assert problems(store) == ["batch-count"]
 
 
-def test_records_that_no_queue_can_name_are_told(tmp_path: Path) -> None:
+def test_records_that_no_queue_can_name_are_reported(tmp_path: Path) -> None:
     store = golden_case("inner-batch-5").unpack(tmp_path)
     state(store, b"INNER_BASE", lambda digits: b"9" * digits)
     rebuild(store)

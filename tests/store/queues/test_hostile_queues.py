@@ -51,7 +51,7 @@ def test_search_over_a_gap(gap: QueueUnits) -> None:
 
 
 @pytest.mark.parametrize(("cut", "wanted"), [(0, 0), (1, 1), (200, 1), (201, 101)])
-def test_files_are_cut_within_a_gap(gap: QueueUnits, cut: int, wanted: int) -> None:
+def test_files_are_truncated_within_a_gap(gap: QueueUnits, cut: int, wanted: int) -> None:
     gap.truncate_stored(cut)
     assert gap.stored_end == gap.max_offset == wanted
 
@@ -105,7 +105,7 @@ def test_units_arrive_while_messages_are_read(store: Path) -> None:
             assert found == [m.physical_offset for m in fresh.messages(order="queue")]
 
 
-def test_short_lone_file_is_mapped_anew_when_the_next_shows_the_size(store: Path) -> None:
+def test_short_lone_file_is_mapped_again_when_the_next_shows_the_size(store: Path) -> None:
     (store / "abort").touch()
     first, *rest = sorted((store / "commitlog").iterdir())
     late = {path: path.read_bytes() for path in rest}

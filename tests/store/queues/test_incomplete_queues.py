@@ -102,7 +102,7 @@ def test_a_file_missing_in_the_middle_of_a_queue_is_made_again(tmp_path: Path) -
         check_derived(store, 400)
 
 
-def test_a_queue_that_was_cut_to_nothing_does_not_make_every_opening_slow(tmp_path: Path) -> None:
+def test_a_queue_truncated_to_nothing_does_not_make_every_opening_slow(tmp_path: Path) -> None:
     places = make_store(tmp_path, clean=False)
     with StoreEngine.open(tmp_path, **SMALL) as store:
         lone = store.put(Message("lone", b"x")).physical_offset
@@ -118,7 +118,7 @@ def test_a_queue_that_was_cut_to_nothing_does_not_make_every_opening_slow(tmp_pa
         assert store.recovery.dispatched == len(last_file), "only the last file is looked at again"
 
 
-def test_an_emptied_queue_keeps_its_numbers_when_others_are_made_anew(tmp_path: Path) -> None:
+def test_an_emptied_queue_keeps_its_numbers_when_others_are_rebuilt(tmp_path: Path) -> None:
     """Retention deleted all of its messages: nothing but its units tells how many there were."""
     with StoreEngine.open(tmp_path, retention_hours=0, delete_files_max=1, **SMALL) as store:
         for _ in range(5):

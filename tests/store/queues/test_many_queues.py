@@ -80,7 +80,7 @@ def test_a_killed_store_of_many_queues_is_recovered(tmp_path: Path) -> None:
         check_all(again, 3)
 
 
-def test_a_parked_queue_is_read_written_flushed_and_cut(tmp_path: Path) -> None:
+def test_a_parked_queue_is_read_written_flushed_and_truncated(tmp_path: Path) -> None:
     queue = ConsumeQueue(str(tmp_path), "T", 0, 100)
     queue.recover()
     for number in range(12):

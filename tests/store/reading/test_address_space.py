@@ -34,7 +34,7 @@ WRITER = """
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc/self/statm")
-def test_queues_leave_the_heap_its_room(tmp_path: Path) -> None:
+def test_queues_leave_address_space_to_the_heap(tmp_path: Path) -> None:
     arguments = [str(tmp_path), str(ROOM_MIB), str(TOPICS), json.dumps(SETTINGS)]
     writer = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(WRITER), *arguments],

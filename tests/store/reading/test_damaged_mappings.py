@@ -47,14 +47,14 @@ READS: dict[str, Callable[[StoreReader], object]] = {
 
 
 @pytest.mark.parametrize("way", READS)
-def test_a_log_that_is_cut_under_a_reader_is_an_error(folder: Path, way: str) -> None:
+def test_a_log_that_is_truncated_under_a_reader_is_an_error(folder: Path, way: str) -> None:
     with StoreReader.open(folder) as reader:
         cut(folder)
         with pytest.raises(StoreIOError, match="cut short while it was mapped"):
             READS[way](reader)
 
 
-def test_messages_that_are_held_say_that_their_bytes_are_gone(folder: Path) -> None:
+def test_held_messages_raise_when_their_bytes_are_gone(folder: Path) -> None:
     with StoreReader.open(folder) as reader:
         messages = list(reader.messages())
         read_before = messages[0].body
@@ -68,7 +68,7 @@ def test_messages_that_are_held_say_that_their_bytes_are_gone(folder: Path) -> N
 
 
 @pytest.mark.parametrize("part", ["consumequeue", "index"])
-def test_queues_and_keys_that_are_cut_are_an_error(folder: Path, part: str) -> None:
+def test_queues_and_keys_that_are_truncated_are_an_error(folder: Path, part: str) -> None:
     with StoreEngine.open(folder, mapped_file_size_bytes=FILE_BYTES) as store:
         assert store.get("t", 0, 0).messages
         assert store.query("t", "k7")
@@ -77,7 +77,7 @@ def test_queues_and_keys_that_are_cut_are_an_error(folder: Path, part: str) -> N
             store.get("t", 0, 0) if part == "consumequeue" else store.query("t", "k7")
 
 
-def test_a_packed_file_that_is_cut_is_an_error(tmp_path: Path) -> None:
+def test_a_compressed_file_that_is_truncated_is_an_error(tmp_path: Path) -> None:
     path = write_store(tmp_path / "store")
     archive_all(path)
     with StoreReader.open(path) as reader:
@@ -121,7 +121,7 @@ def test_a_flush_counts_only_when_the_file_has_all_bytes(tmp_path: Path) -> None
     queue.close()
 
 
-def test_an_entry_of_a_dledger_log_that_is_cut(tmp_path: Path) -> None:
+def test_an_entry_of_a_dledger_log_that_is_truncated(tmp_path: Path) -> None:
     data, units = (MappedFileQueue(str(tmp_path / name), FILE_BYTES) for name in ("data", "index"))
     data.load()
     units.load()
@@ -138,7 +138,7 @@ def test_an_entry_of_a_dledger_log_that_is_cut(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_mapping_made_anew_is_sound(folder: Path) -> None:
+def test_a_new_mapping_is_valid(folder: Path) -> None:
     """The mark is of one mapping: another one of the same place in memory starts without it."""
     with StoreReader.open(folder) as reader:
         cut(folder)

@@ -25,7 +25,7 @@ def offsets(reader: StoreReader) -> list[int]:
     return reader.units("orders", 0)["physical_offset"].tolist()
 
 
-def test_files_that_recovery_makes_anew_are_mapped_anew(tmp_path: Path) -> None:
+def test_files_that_recovery_recreates_are_mapped_again(tmp_path: Path) -> None:
     """They were made ahead, a reader has them mapped, and their writer died: recovery removes them."""
     write(tmp_path, 10)
     ahead = [tmp_path / "commitlog" / f"{number * FILE_BYTES:020d}" for number in (1, 2)]

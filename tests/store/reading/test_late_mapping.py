@@ -80,7 +80,7 @@ def test_a_file_that_went_away_is_missed_and_not_passed_over(folder: Path) -> No
 
 @pytest.mark.parametrize("folder", ["closed"], indirect=True)
 @pytest.mark.parametrize("left_bytes", [0, 100, 4096])
-def test_a_file_that_was_cut_meanwhile_ends_where_it_ends(folder: Path, left_bytes: int) -> None:
+def test_a_file_that_was_truncated_meanwhile_ends_at_its_new_end(folder: Path, left_bytes: int) -> None:
     with StoreReader.open(folder, map_lazily=True) as reader:
         cut = reader.layout.log_files[3]
         os.truncate(cut.path, left_bytes)

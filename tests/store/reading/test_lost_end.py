@@ -51,7 +51,7 @@ def kinds(store: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-def test_opening_refuses_and_keeps_the_proof(rolled: Path, lose: Callable[[Path], None]) -> None:
+def test_opening_raises_and_keeps_the_proof(rolled: Path, lose: Callable[[Path], None]) -> None:
     lose(rolled / "commitlog" / LAST)
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match=r"11 messages of 1 queues.*pyledger repair"):
@@ -63,7 +63,7 @@ def test_opening_refuses_and_keeps_the_proof(rolled: Path, lose: Callable[[Path]
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-def test_readers_tell(rolled: Path, lose: Callable[[Path], None]) -> None:
+def test_readers_report_the_lost_end(rolled: Path, lose: Callable[[Path], None]) -> None:
     lose(rolled / "commitlog" / LAST)
     with StoreReader.open(rolled) as reader:
         found = []
@@ -96,7 +96,7 @@ def test_a_log_of_which_nothing_is_left_is_not_an_empty_one(tmp_path: Path, how:
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_repair_gives_up_what_is_lost_only_when_asked(rolled: Path) -> None:
+def test_repair_gives_up_what_is_lost_only_on_request(rolled: Path) -> None:
     (rolled / "commitlog" / LAST).unlink()
     report = repair(rolled)
     assert [step.action for step in report.steps] == ["leave"]
@@ -109,7 +109,7 @@ def test_repair_gives_up_what_is_lost_only_when_asked(rolled: Path) -> None:
         assert len(list(store.messages())) == ROWS_LEFT
 
 
-def test_the_index_tells_when_the_queues_are_gone_too(rolled: Path) -> None:
+def test_the_index_shows_the_lost_end_without_queues(rolled: Path) -> None:
     (rolled / "commitlog" / LAST).unlink()
     shutil.rmtree(rolled / "consumequeue")
     with pytest.raises(CorruptRecordError, match="index/"):
@@ -118,7 +118,7 @@ def test_the_index_tells_when_the_queues_are_gone_too(rolled: Path) -> None:
         list(reader.messages())
 
 
-def test_the_checkpoint_tells_when_all_else_is_gone(rolled: Path) -> None:
+def test_the_checkpoint_shows_the_lost_end_when_all_else_is_gone(rolled: Path) -> None:
     """Java's is up to ten seconds behind; this one is as our stores leave it."""
     with StoreEngine.open(rolled):
         pass
@@ -134,7 +134,7 @@ def test_the_checkpoint_tells_when_all_else_is_gone(rolled: Path) -> None:
         StoreEngine.open(rolled)
 
 
-def test_batch_queues_tell(tmp_path: Path) -> None:
+def test_batch_queues_show_the_lost_end(tmp_path: Path) -> None:
     body = encode_batch([BatchItem(bytes(1000)) for _ in range(4)])
     options = SMALL | {"batch_consume_queue_file_size_bytes": 46 * 20}
     with StoreEngine.open(tmp_path, **options) as store:
@@ -167,7 +167,7 @@ def test_a_damaged_unit_proves_nothing_and_its_queue_keeps_its_numbers(tmp_path:
         assert store.put(Message("idle", b"y")).queue_offset == 3
 
 
-def test_what_upstream_cut_without_zeroing_is_not_lost(tmp_path: Path) -> None:
+def test_what_upstream_truncated_without_zeroing_is_not_lost(tmp_path: Path) -> None:
     """Units behind the end name bytes of an earlier life of the file, not zeroes."""
     places = make_store(tmp_path)
     log = log_bytes(tmp_path)
@@ -181,7 +181,7 @@ def test_what_upstream_cut_without_zeroing_is_not_lost(tmp_path: Path) -> None:
         check_derived(store, 198)
 
 
-def test_after_a_crash_the_units_that_were_dropped_are_told(
+def test_after_a_crash_the_dropped_units_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_store(tmp_path, clean=False)

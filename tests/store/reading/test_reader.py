@@ -132,7 +132,7 @@ def test_queue_files_are_no_authority(golden: GoldenCase, golden_store: Path) ->
 
 
 @with_store("clean-5")
-def test_one_queue_behind_is_filled_in_from_the_log(store: Path) -> None:
+def test_a_lagging_queue_is_filled_in_from_the_log(store: Path) -> None:
     with StoreReader.open(store) as reader:
         wanted = [offsets_of(m) for m in reader.messages(order="queue")]
     last = store / "consumequeue" / "beta" / "0" / f"{0:020d}"
@@ -231,7 +231,7 @@ def test_offsets_bound_the_messages(store: Path) -> None:
 
 
 @with_store("rolled-5")
-def test_damage_in_the_middle_is_an_error_with_its_place_or_skipped(store: Path) -> None:
+def test_damage_in_the_middle_is_an_error_with_its_offset_or_skipped(store: Path) -> None:
     with StoreReader.open(store) as reader:
         every = [m.physical_offset for m in reader.messages()]
         end = reader.max_offset

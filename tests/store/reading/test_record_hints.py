@@ -49,7 +49,7 @@ def damage_last_units(folder: Path, place: int) -> None:
         path.write_bytes(data)
 
 
-def test_hints_name_records_near_each_place(folder: Path) -> None:
+def test_hints_name_records_near_each_offset(folder: Path) -> None:
     with StoreReader.open(folder) as reader:
         offsets = offsets_of(reader)
         hints = RecordHints(read_folder(folder), reader.view)
@@ -60,7 +60,7 @@ def test_hints_name_records_near_each_place(folder: Path) -> None:
             assert place <= found < place + 40_000
 
 
-def test_hint_behind_the_last_record_is_none(folder: Path) -> None:
+def test_hint_after_the_last_record_is_none(folder: Path) -> None:
     with StoreReader.open(folder) as reader:
         assert RecordHints(read_folder(folder), reader.view).first_from(reader.max_offset) is None
 
@@ -75,7 +75,7 @@ def test_end_of_the_log_is_that_of_a_walk_with_and_without_hints(folder: Path) -
         assert reader.max_offset == hinted
 
 
-def test_end_is_found_behind_queues_that_lag(folder: Path) -> None:
+def test_end_is_found_after_queues_that_lag(folder: Path) -> None:
     with StoreReader.open(folder) as reader:
         end = reader.max_offset
     for queue_id in range(2):

@@ -157,7 +157,9 @@ def test_adds_that_cannot_be() -> None:
 
 
 @given(IDS, IDS, IDS, st.sampled_from(Status))
-def test_good_answers_tell_their_number(number: int, ledger_id: int, entry_id: int, status: Status) -> None:
+def test_successful_answers_give_their_number(
+    number: int, ledger_id: int, entry_id: int, status: Status
+) -> None:
     response = AddResponse(txn_id=number, status=status, ledger_id=ledger_id, entry_id=entry_id)
     whole = encode_response(response)
     assert added_number(whole) == (number if status is Status.EOK else -1)
@@ -178,7 +180,7 @@ def test_anything_else_is_another_answer(data: bytes) -> None:
     st.integers(0, 5),
     st.sampled_from(["good", "moved", "none", "other log", "other entry"]),
 )
-def test_pieces_of_a_log_are_cut(payloads: list[bytes], missing: int, at: int, fault: str) -> None:
+def test_a_log_is_split_into_pieces(payloads: list[bytes], missing: int, at: int, fault: str) -> None:
     digest, location = EntryDigest(DigestType.CRC32C), 3 << 32 | 1024
     data, slots, entries = b"", [], []
     for entry_id, payload in enumerate(payloads):
@@ -223,7 +225,7 @@ def test_batches_of_adds_are_encoded(
     ),
     st.integers(0, 40),
 )
-def test_answers_are_cut(parts: list[tuple[int, int] | bytes], missing: int) -> None:
+def test_answers_are_split(parts: list[tuple[int, int] | bytes], missing: int) -> None:
     frames: list[tuple[int | None, bytes]] = []
     for part in parts:
         if isinstance(part, bytes):

@@ -60,7 +60,7 @@ def test_answers_in_parts(response: ReadResponse) -> None:
 
 
 @given(responses(), st.data())
-def test_frames_that_are_cut_or_changed(response: ReadResponse, draw: st.DataObject) -> None:
+def test_frames_that_are_truncated_or_changed(response: ReadResponse, draw: st.DataObject) -> None:
     """Nothing is read out of a frame that the library would not read."""
     whole = bytearray(encode_response(response))
     cut = draw.draw(st.integers(0, len(whole) - 1))

@@ -157,7 +157,7 @@ def test_list_with_a_period() -> None:
     assert list(decode_availability(data)) == [range(2), range(3, 5), range(6, 8)]
 
 
-def test_an_entry_must_be_the_one_that_was_asked_for() -> None:
+def test_an_entry_must_be_the_requested_one() -> None:
     assert unpack_entry(CRC32C, 7, 3, ENTRY).payload == b"hello"
     for ledger_id, entry_id, what in ((8, 3, "ledger 7"), (7, 4, "entry 3")):
         with pytest.raises(EntryDigestError, match=f"it (belongs to|is) {what}"):
@@ -173,7 +173,7 @@ def test_any_flipped_bit_is_found(bit: int) -> None:
 
 
 @given(st.integers(0, len(ENTRY) - 1))
-def test_a_cut_entry_is_found(size: int) -> None:
+def test_a_truncated_entry_is_found(size: int) -> None:
     with pytest.raises(EntryDigestError):
         unpack_entry(CRC32C, 7, 3, ENTRY[:size])
 
@@ -209,7 +209,7 @@ ADD_FRAME = version2.encode_request(ADD)
         (b"BookieMetadataFormatVersion\t1\n3\n2\n0\n0\ta:1\tb:1\n", "must fall"),
     ],
 )
-def test_metadata_that_is_refused(text: bytes, problem: str) -> None:
+def test_metadata_that_is_rejected(text: bytes, problem: str) -> None:
     with pytest.raises(LedgerMetadataError, match=problem):
         decode_metadata(text)
 
@@ -226,7 +226,7 @@ def test_what_java_accepts_of_other_writers() -> None:
 
 
 @pytest.mark.parametrize("bookie_id", ["readonly", "ReadOnly", "", "a/b", "a b", "ä:1"])
-def test_bookie_ids_that_are_refused(bookie_id: str) -> None:
+def test_bookie_ids_that_are_rejected(bookie_id: str) -> None:
     with pytest.raises(LedgerMetadataError):
         check_bookie_id(bookie_id)
 

@@ -109,7 +109,7 @@ def test_the_header_of_an_index() -> None:
     assert (found.master_key, found.fenced, found.packet) == (KEY, True, None)
 
 
-def test_marks_of_ledgers_that_lack_copies() -> None:
+def test_marks_of_under_replicated_ledgers() -> None:
     for ledger_id, path in (
         (7, "0000/0000/0000/0007/urL0000000007"),
         (2**33 + 1, "0000/0002/0000/0001/urL8589934593"),

@@ -107,14 +107,14 @@ def test_peers_and_bodies_of_clients() -> None:
         b'{"entry":{"body":"%"}}', b'{"commitIndex":[]}',
     ],
 )  # fmt: skip
-def test_what_is_no_push_is_refused(body: bytes) -> None:
+def test_what_is_no_push_is_rejected(body: bytes) -> None:
     with pytest.raises(MalformedBodyError):
         decode_json_request(RequestCode.PUSH, body)
 
 
 @settings(max_examples=200)
 @given(st.sampled_from(sorted(set(REQUEST_TYPES) - {READ_INDEX})), st.integers(0, 400), st.binary(max_size=3))
-def test_damage_is_refused_or_read_but_never_crashes(code: int, at: int, noise: bytes) -> None:
+def test_damage_is_rejected_or_read_but_never_crashes(code: int, at: int, noise: bytes) -> None:
     body = next(body for one, body, _ in recorded() if one["header"]["code"] == code)
     cut = min(at, len(body))
     try:
@@ -123,7 +123,7 @@ def test_damage_is_refused_or_read_but_never_crashes(code: int, at: int, noise: 
         return
 
 
-def test_entries_of_fewer_bytes_than_any_member_writes_are_refused() -> None:
+def test_entries_of_fewer_bytes_than_any_member_writes_are_rejected() -> None:
     empty = Entry(index=0, term=0, pos=0, size=48, body=b"")
     said = PushEntryRequest(group="g", remote_id="n0", type=PushType.APPEND, batch_entry=(empty,) * 5_000)
     assert decode_json_request(RequestCode.PUSH, encode_body(said)) == said

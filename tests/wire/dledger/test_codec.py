@@ -88,7 +88,7 @@ def test_a_push_is_read_as_it_was_written(bodies: list[bytes], group: str) -> No
 
 
 @given(st.data())
-def test_a_damaged_push_is_refused_or_is_another_push(data: st.DataObject) -> None:
+def test_a_damaged_push_is_rejected_or_is_another_push(data: st.DataObject) -> None:
     entries = entries_of([b"abc", b"", b"defghij"])
     push = PushEntryRequest(group="g", term=3, batch_entry=batch_of(entries))
     body = bytearray(binary().encode(push).body)
@@ -104,7 +104,7 @@ def test_a_damaged_push_is_refused_or_is_another_push(data: st.DataObject) -> No
     assert indexes == list(range(indexes[0], indexes[0] + len(indexes)))
 
 
-def test_entries_with_a_gap_are_refused() -> None:
+def test_entries_with_a_gap_are_rejected() -> None:
     entries = entries_of([b"a", b"b"])
     gap = [entries[0], entries[1]._replace(index=9)]
     with pytest.raises(MalformedBodyError):
@@ -293,7 +293,7 @@ def test_a_damaged_answer_is_what_python_reads(data: st.DataObject) -> None:
     assert answer_of(bytes(body)) == wanted
 
 
-def test_an_answer_that_is_a_refusal_is_left_to_python() -> None:
+def test_a_rejection_of_a_push_is_left_to_python() -> None:
     response = AppendEntryResponse(group="g", code=404, leader_id=None, term=3)
     assert answer_of(encode_body(response)) == response
 

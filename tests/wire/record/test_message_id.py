@@ -22,6 +22,6 @@ def test_message_id_is_upstreams() -> None:
 @pytest.mark.parametrize(
     "text", ["", "7F", "z" * 32, "7F" * 20, " " * 32, "7F000001 0002A9F000000000001234 "]
 )
-def test_other_text_is_refused(text: str) -> None:
+def test_other_text_is_rejected(text: str) -> None:
     with pytest.raises(MalformedMessageIdError, match="32 hex digits"):
         decode_message_id(text)

@@ -31,7 +31,7 @@ def test_bytes_are_upstreams() -> None:
 @pytest.mark.parametrize(
     "pair", [("", "v"), ("k", ""), ("k\x01", "v"), ("k\x02", "v"), ("k", "v\x02"), ("k", "\ud800")]
 )
-def test_pairs_that_would_not_come_back_are_refused(pair: tuple[str, str]) -> None:
+def test_pairs_that_would_not_come_back_are_rejected(pair: tuple[str, str]) -> None:
     with pytest.raises(IllegalMessageError):
         encode_properties(dict([pair]))
 

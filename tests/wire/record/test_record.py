@@ -49,7 +49,7 @@ def test_records_of_java_decode() -> None:
 
 
 @given(st.data())
-def test_damaged_records_are_told(data: st.DataObject) -> None:
+def test_damaged_records_are_reported(data: st.DataObject) -> None:
     bodies = pulled()
     body = bytearray(data.draw(st.sampled_from(bodies))[1])
     for _ in range(data.draw(st.integers(1, 4))):

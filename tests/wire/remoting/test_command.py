@@ -83,7 +83,7 @@ def test_a_head_counts_a_body_that_is_elsewhere(command: RemotingCommand, size: 
 
 
 @pytest.mark.parametrize("code", [200050, -200050, 1 << 15])
-def test_codes_that_a_binary_header_would_cut_travel_as_json(code: int) -> None:
+def test_codes_that_a_binary_header_would_truncate_travel_as_json(code: int) -> None:
     frame = encode_frame(RemotingCommand(code, serialize=SerializeType.ROCKETMQ))
     assert frame[4] == SerializeType.JSON
     assert decode(frame[4:]).code == code
@@ -203,7 +203,7 @@ def test_what_fastjson_rejects_is_rejected(header: str) -> None:
         b"\1\0\0\x17" + bytes(17) + b"\0\0\0\2" + b"\0\0",
     ],
 )
-def test_lengths_that_do_not_fit_are_refused(frame: bytes) -> None:
+def test_lengths_that_do_not_fit_are_rejected(frame: bytes) -> None:
     with pytest.raises(FrameError):
         decode(frame)
 

@@ -15,7 +15,7 @@ def stream_of(bodies: list[bytes]) -> bytes:
 
 
 @given(frames, st.lists(st.integers(0, 300)), st.sampled_from([bytes, bytearray, memoryview]))
-def test_frames_come_out_however_the_stream_is_cut(
+def test_frames_come_out_however_the_stream_is_split(
     bodies: list[bytes], cuts: list[int], kind: type[bytes]
 ) -> None:
     stream = stream_of(bodies)
@@ -45,7 +45,7 @@ def test_buffers_of_the_caller_may_be_used_again() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 0, 3, FRAME_SIZE_MAX_BYTES - 3, 0x16030100])
-def test_impossible_lengths_are_refused_before_a_byte_is_kept(length: int) -> None:
+def test_impossible_lengths_are_rejected_before_a_byte_is_kept(length: int) -> None:
     with pytest.raises(FrameError):
         FrameDecoder().feed(length.to_bytes(4, signed=True))
 

@@ -220,7 +220,7 @@ def test_a_field_that_comes_again_hides_the_first_one() -> None:
 
 
 @given(st.lists(st.sampled_from(recorded_frames()), max_size=5), st.lists(st.integers(0, 3000)))
-def test_requests_come_out_however_the_stream_is_cut(frames: list[Any], cuts: list[int]) -> None:
+def test_requests_come_out_however_the_stream_is_split(frames: list[Any], cuts: list[int]) -> None:
     stream = b"".join(one.data for one in frames)
     places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
     decoder, plain = RequestDecoder(), FrameDecoder()
@@ -235,7 +235,7 @@ def test_requests_come_out_however_the_stream_is_cut(frames: list[Any], cuts: li
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, LIMIT - 3, 0x16030100])
-def test_impossible_lengths_are_refused(length: int) -> None:
+def test_impossible_lengths_are_rejected(length: int) -> None:
     with pytest.raises(FrameError) as caught:
         RequestDecoder().feed(length.to_bytes(4, signed=True))
     with pytest.raises(FrameError) as wanted:
@@ -351,7 +351,7 @@ def test_pull_responses_are_the_bytes_of_python(
     assert found == wanted
 
 
-def test_responses_that_fit_in_no_frame_are_refused() -> None:
+def test_responses_that_fit_in_no_frame_are_rejected() -> None:
     with pytest.raises(FrameError):
         encode_pull_response(0, 0, 0, None, 0, 0, 0, 0, 0, 0, (1 << 31) - 10)
     with pytest.raises(FrameError):

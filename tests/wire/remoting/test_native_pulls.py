@@ -108,7 +108,7 @@ def test_answers_of_recorded_brokers() -> None:
     assert found_some > 20
 
 
-def test_refusal_is_left_to_python() -> None:
+def test_rejection_is_left_to_python() -> None:
     answer = RemotingCommand.request(24, ext_fields={})
     answer.flag, answer.remark = 1, "no subscription"
     waiter = Waiter()
@@ -119,7 +119,7 @@ def test_refusal_is_left_to_python() -> None:
     assert waiter.given is answer
 
 
-def test_answer_that_comes_too_late_harms_nobody() -> None:
+def test_answer_after_the_timeout_is_ignored() -> None:
     async def main() -> None:
         future = asyncio.get_running_loop().create_future()
         future.cancel()

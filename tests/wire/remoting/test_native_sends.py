@@ -191,7 +191,7 @@ def test_answers_of_recorded_brokers() -> None:
 
 
 @given(st.data())
-def test_damaged_answers_harm_nobody(data: st.DataObject) -> None:
+def test_damaged_answers_fail_only_their_request(data: st.DataObject) -> None:
     header = SendMessageResponseHeader(msg_id="ID", queue_id=1, queue_offset=5, transaction_id="é")
     command = RemotingCommand.request(0, header, serialize=data.draw(st.sampled_from(SerializeType)))
     command.flag = 1

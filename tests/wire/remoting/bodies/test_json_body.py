@@ -121,7 +121,7 @@ def test_unknown_names_of_enumerations_count_as_null() -> None:
         (TopicRoute, '{"brokerDatas":[{"brokerName":"b"}]}', ".brokerDatas.0.cluster"),
     ],
 )
-def test_errors_name_the_place(kind: type[Any], body: str, place: str) -> None:
+def test_errors_name_the_position(kind: type[Any], body: str, place: str) -> None:
     with pytest.raises(MalformedBodyError) as caught:
         decode_body(kind, body.encode())
     assert (caught.value.kind, caught.value.place) == (kind.__name__, place)
@@ -181,7 +181,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("version", [400, 479])
-def test_a_packed_registration_is_read(version: int) -> None:
+def test_a_compressed_registration_is_read(version: int) -> None:
     body = decode_registration(packed(PARTS), version, compressed=True)
     table = body.topic_config_serialize_wrapper
     assert table.data_version == DataVersion(2, 0, 5)
@@ -213,7 +213,7 @@ def test_damaged_registrations_are_a_body_or_an_error(data: st.DataObject) -> No
         assert all(isinstance(one, QueueMapping) for one in body.queue_mappings.values())
 
 
-def test_a_registration_that_unpacks_to_too_much_is_refused() -> None:
+def test_a_registration_that_decompresses_to_too_much_is_rejected() -> None:
     bomb = zlib.compress(bytes(65 << 20), 9)
     with pytest.raises(MalformedBodyError, match="exceeds the limit"):
         decode_registration(bomb, 479, compressed=True)
@@ -234,7 +234,7 @@ def test_a_subscription_to_all_has_no_tags(expression: str | None) -> None:
     assert Subscription.of("T", expression, 5) == Subscription(topic="T", sub_string="*", sub_version=5)
 
 
-def test_a_subscription_of_bars_alone_is_refused() -> None:
+def test_a_subscription_of_bars_alone_is_rejected() -> None:
     with pytest.raises(SubscriptionSyntaxError):
         Subscription.of("T", "||", 5)
     assert Subscription.of("T", "a > 1 || b", 5, "SQL92").tags_set == ()

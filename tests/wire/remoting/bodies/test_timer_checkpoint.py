@@ -39,6 +39,6 @@ def test_what_was_written_is_read(numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 8, 55])
-def test_a_short_one_is_refused(size: int) -> None:
+def test_a_short_one_is_rejected(size: int) -> None:
     with pytest.raises(MalformedBodyError, match=f"{size} bytes"):
         TimerCheckpoint.decode(bytes(size))
