@@ -48,14 +48,14 @@ auto_recovery_daemon_enabled = {autorecovery}
 
 @dataclass
 class Written:
-    """One ledger: what was given to its writer, and how much of that was acknowledged."""
+    """One ledger: the entries passed to its writer, and how many were acknowledged."""
 
     payloads: list[bytes] = field(default_factory=list)
     acknowledged: int = 0
 
 
 class ChaosBookies:
-    """Processes, their cluster in a file, and what writers know."""
+    """Processes, their metadata in a file, and the entries of writers."""
 
     def __init__(self, folder: Path, seed: int, *, autorecovery: bool) -> None:
         self.folder, self.random = folder, random.Random(seed)
@@ -100,7 +100,7 @@ class ChaosBookies:
         return process.returncode
 
     async def inject_fault(self) -> str:
-        """One bookie goes, or one that is gone comes back."""
+        """Kill a bookie, or restart one."""
         down = [name for name in self.names if name not in self.running]
         if down and (len(down) == DOWN_MAX or self.random.random() < 0.5):
             name = self.random.choice(down)
@@ -113,7 +113,7 @@ class ChaosBookies:
     # --- writers
 
     async def write(self, client: AsyncLedgerClient, number: int) -> None:
-        """One ledger after the other, closed or left as it is."""
+        """Write one ledger after the other; close or abandon each."""
         chance = random.Random(number)
         while not self.over:
             try:
@@ -155,7 +155,7 @@ class ChaosBookies:
     # --- the whole run
 
     async def run(self, next_fault: Callable[[], Awaitable[bool]]) -> list[str]:
-        """Play, bring all back, and look; what was wrong."""
+        """Run, restart all bookies, and check; return the violations."""
         async with locate(self.metadata) as cluster:
             await cluster.format()
         try:
@@ -186,7 +186,7 @@ class ChaosBookies:
         return found
 
     async def judge(self) -> list[str]:
-        """Open every ledger, and compare all of it with what was written."""
+        """Open every ledger, and compare it with what was written."""
         found = []
         async with AsyncLedgerClient(self.metadata, config=PATIENT) as client:
             for ledger_id, written in self.ledgers.items():
@@ -204,7 +204,7 @@ def good(future: asyncio.Future[int]) -> bool:
 
 
 def main() -> int:
-    """Play one run, tell what was seen; 1 where it cannot be."""
+    """Run once and print the result; return 1 for a violation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=1)

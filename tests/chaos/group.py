@@ -31,7 +31,7 @@ RATES = (0.9, 1.0, 1.1)
 
 
 class ChaosGroup:
-    """Members as processes; each reaches the others through links of its own."""
+    """Members as processes; each reaches the others through its own links."""
 
     def __init__(self, folder: Path, seed: int, size: int = 3, *, heart_beat_ms: int = 150) -> None:
         self.folder, self.random = folder, random.Random(seed)
@@ -177,13 +177,13 @@ class ChaosGroup:
 
     @property
     def acknowledged(self) -> int:
-        """Appends that were acknowledged so far."""
+        """Number of acknowledged appends so far."""
         return sum(one.outcome is Outcome.DONE for one in self.appends)
 
     # --- a whole run
 
     async def suffer(self, faults: Sequence[Callable[[], None]], more: int) -> list[str]:
-        """One fault after the other; before and after each `more` appends are acknowledged."""
+        """Inject the faults in order; wait for `more` acknowledged appends before and after each."""
         left = list(faults)
 
         async def progress() -> None:
@@ -252,7 +252,7 @@ class ChaosGroup:
 
 
 def main() -> int:
-    """Play one run, tell what was seen; 1 where it cannot be."""
+    """Run once and print the result; return 1 for a violation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Is what clients saw of a replicated log possible if it were one log at one place (linearizable)?
+"""Check that the results of clients are possible for a single log (linearizable).
 
 The order in the log is the order of operations, so there is nothing to search for. An append takes effect at
 its index. A read that returned `index` takes effect after that entry and before the next one. It remains
@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """An operation at its place: (index, 0) of an append, (index, 1) of a read."""
+    """An operation with its position in the order: (index, 0) of an append, (index, 1) of a read."""
 
     place: tuple[int, int]
     begin: float
@@ -48,7 +48,7 @@ class Effect(NamedTuple):
 
 
 def violations(appends: Sequence[Append], reads: Sequence[Read], log: Mapping[int, bytes]) -> Iterator[str]:
-    """What cannot be.
+    """Yield violations.
 
     Args:
         appends: All appends of all clients, each body once.

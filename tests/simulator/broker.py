@@ -1,4 +1,4 @@
-"""A broker of the real rules over queues in memory: members, locks, offsets, held pulls."""
+"""A broker with the real rules over queues in memory: members, locks, offsets, held pulls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ Reply = Callable[..., None]
 
 
 class Broker:
-    """Requests are methods; each takes the channel it came on and a way to reply."""
+    """Each request is a method that takes its channel and a reply function."""
 
     def __init__(self, world: World, network: Network, queue_count: int) -> None:
         self.world, self.network, self.clock = world, network, Clock(world)
@@ -27,14 +27,14 @@ class Broker:
         self.queues: dict[int, list[int]] = {number: [] for number in range(queue_count)}
         self.clients: dict[str, Any] = {}
         self.consumed: set[int] = set()
-        """By anybody; only checks know it."""
+        """By any consumer; used by checks only."""
         self.offsets = OffsetTable(self.config)
         self.start()
         self.every(5000, self.sweep)
         self.every(10_000, self.expire)
 
     def start(self) -> None:
-        """Begin, or begin again: offsets are kept, all else is forgotten."""
+        """Start or restart: offsets are kept, all else is forgotten."""
         self.epoch = self.world.now_ms
         self.consumers = ConsumerTable(self.config)
         self.locks = QueueLocks(self.config)
@@ -96,7 +96,7 @@ class Broker:
         self.world.note(f"commit {queue_id} {offset}")
 
     def check_order(self, queue_id: int, offset: int) -> None:
-        """Nothing is consumed before what stands before it."""
+        """Check that messages are consumed in order."""
         missing = set(self.queues[queue_id][:offset]) - self.consumed
         assert not missing, f"{queue_id}@{offset} is consumed before {sorted(missing)}"
 

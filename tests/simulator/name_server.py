@@ -1,4 +1,4 @@
-"""A name server with the real table of routes; what it knows dies with it, and brokers tell it again."""
+"""A name server with the real table of routes; after a restart it is empty until brokers register."""
 
 from pyledger.model.route import BrokerIdentity, QueueRoute, Registration
 from pyledger.model.topic import Permission
@@ -13,7 +13,7 @@ OPEN = Permission.READ | Permission.WRITE
 
 
 class NameServer:
-    """Requests are methods; `start` after a crash begins with nothing."""
+    """Each request is a method; `start` after a crash begins without state."""
 
     def __init__(self, world: World) -> None:
         self.clock = Clock(world)
@@ -23,30 +23,30 @@ class NameServer:
         self.table = RouteTable()
 
     def register(self, connection: object, queue_count: int) -> None:
-        """What a broker tells every 30 s."""
+        """Handle a registration, which a broker sends every 30 s."""
         queues = QueueRoute(NAME, queue_count, queue_count, OPEN)
         # One topic alone would be a report of a change.
         said = Registration(BrokerIdentity(CLUSTER, NAME, ADDRESS, 0), {TOPIC: queues, NAME: queues})
         self.table.register(said, connection, self.clock.now_ms)
 
     def lose(self, connection: object) -> None:
-        """A broker's connection has closed."""
+        """Handle the closed connection of a broker."""
         self.table.close_channel(connection)
         self.table.remove_queued()
 
     def expire(self) -> None:
-        """Brokers that were silent for two minutes go."""
+        """Remove brokers that were silent for two minutes."""
         self.table.expire(self.clock.now_ms)
         self.table.remove_queued()
 
     def route(self, _channel: str, reply: Reply) -> None:
-        """Queues to send to and to consume, as a client makes them of the answer; nothing: nobody knows."""
+        """Return the queues to send to and to consume, as a client derives them; empty if unknown."""
         found = self.table.route(TOPIC)
         reply(() if found is None else (publish_queues(TOPIC, found), subscribe_queues(TOPIC, found)))
 
 
 class Reporter:
-    """The part of a broker that tells the name server where it is."""
+    """The part of a broker that registers with the name server."""
 
     def __init__(self, broker: Broker, name_server: NameServer) -> None:
         self.broker, self.name_server = broker, name_server
@@ -57,7 +57,7 @@ class Reporter:
         broker.every(5000, name_server.expire)
 
     def look(self) -> None:
-        """After a restart of the broker its old connection closes, and it reports at once."""
+        """Close the old connection after a restart of the broker, and register at once."""
         if self.epoch != self.broker.epoch:
             lost, self.epoch, self.connection = self.connection, self.broker.epoch, object()
             self.broker.network.send(NAME, NAME_SERVER, lambda: self.name_server.lose(lost))

@@ -1,4 +1,4 @@
-"""A producer of the real rules: it asks for the route, takes the queues in turn, and tries again.
+"""A producer with the real rules: it requests the route, uses the queues alternately, and retries.
 
 An attempt whose answer is lost may be stored, and so may the next: messages come twice, none is lost that was
 acknowledged.
@@ -22,7 +22,7 @@ ROUTE_INTERVAL_MS = 30_000
 
 
 class Producer:
-    """Sends numbered messages; `acknowledged` are those that it was told are stored."""
+    """Sends numbered messages; `acknowledged` are those with a successful response."""
 
     def __init__(self, world: World, network: Network, broker: Broker, name_server: NameServer) -> None:
         self.world, self.network = world, network
@@ -34,7 +34,7 @@ class Producer:
         broker.every(ROUTE_INTERVAL_MS, self.ask)
 
     def ask(self) -> None:
-        """Ask for the route; one that nobody knows leaves the last one."""
+        """Request the route; an unknown one leaves the last in place."""
 
         def known(*views: tuple[MessageQueue, ...]) -> None:
             if views:
@@ -46,7 +46,7 @@ class Producer:
         self.network.send(PRODUCER, NAME_SERVER, lambda: self.name_server.route(PRODUCER, reply))
 
     def send(self, message: int, attempt: int = 1) -> None:
-        """Try a message; without a route it is given up."""
+        """Send a message; without a route it is given up."""
         if not self.queues:
             return
         answered = False
@@ -66,6 +66,6 @@ class Producer:
         self.world.after(TIMEOUT_MS, give_up)
 
     def store(self, queue_id: int, message: int, receive: object) -> None:
-        """The broker has the request."""
+        """Handle the request at the broker."""
         self.broker.put(queue_id, message)
         self.network.send(NAME, PRODUCER, receive)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from tests.simulator.producer import Producer
 QUEUES = 8
 TROUBLE_MS = 300_000
 CONVERGENCE_MS = 360_000
-"""Locks of the dead, kept longer by clocks that were set back, are gone after this."""
+"""After this time (ms) locks of crashed consumers have expired, even if clocks were set back."""
 CALM_MS = 120_000
 
 
@@ -50,7 +50,7 @@ class Group:
             self.producer.send(next(self.messages))
 
     def trouble(self) -> None:
-        """Restart somebody, and set somebody's clock."""
+        """Restart a random process, and set a random clock."""
         if self.world.healed:
             return
         everybody = [self.broker, self.name_server, *self.consumers]

@@ -21,7 +21,7 @@ CALM = DLedgerConfig(
     rpc_timeout_ms=60_000,
     leadership_transfer_wait_timeout_ms=60_000,
 )
-"""For groups whose leader stays: also a machine that stands still for a while deposes nobody."""
+"""For groups that must keep their leader, even if the machine pauses for a while."""
 TIMEOUT_MS = 60_000
 
 
@@ -54,7 +54,7 @@ class Group:
         await self.members.pop(one).close()
 
     async def leader(self) -> str:
-        """Wait until one leads in the highest term and the others know it."""
+        """Wait until a member leads in the highest term and the others follow it."""
 
         def found() -> str | None:
             leaders = {server.node.state.leader_id for server in self.members.values()}
@@ -68,7 +68,7 @@ class Group:
 
 
 async def until(condition: Callable[[], Any]) -> Any:
-    """What a condition gives once it is true; the test's own time is the limit."""
+    """Wait until a condition returns a true value, and return it; the timeout is that of the test."""
     while not (found := condition()):
         await asyncio.sleep(0.01)
     return found
@@ -88,7 +88,7 @@ async def group_of(
 
 
 async def append_surely(asking: DLedgerClient, body: bytes) -> int:
-    """Append until one append is acknowledged; those before it may be in the log, too."""
+    """Retry an append until one is acknowledged; earlier ones may be in the log, too."""
     while True:
         try:
             return (await asking.append(body)).index
@@ -97,7 +97,7 @@ async def append_surely(asking: DLedgerClient, body: bytes) -> int:
 
 
 async def hand_over(asking: DLedgerClient, to: str) -> None:
-    """Let a member lead. A transfer fails where a third one stands before its heartbeat comes."""
+    """Let a member lead. A transfer fails when a third member campaigns before the heartbeat arrives."""
     while (await asking.append(b"who leads?")).leader_id != to:
         with suppress(DLedgerRejectedError):
             await asking.transfer(to)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyledger.cli.dledger.network import _ask
+from pyledger.cli.dledger.network import _request_status
 from pyledger.config.dledger_store import DLedgerStoreConfig
 from pyledger.config.net import NetConfig
 from pyledger.errors import DLedgerRejectedError, ListenError, NoLeaderError, StoreLockedError
@@ -235,7 +235,7 @@ def test_a_member_with_a_full_disk_still_reports_its_status(
             await until(lambda: len(flushed) > 5)
             found: dict[str, Any] = {"term": None}
             while found["term"] is None:  # asked again where a slow machine was late
-                found = await _ask(asking, "n0", group.peers)
+                found = await _request_status(asking, "n0", group.peers)
             assert (found["role"], found["term"] > 0) == ("candidate", True)
 
     on_a_loop(work)

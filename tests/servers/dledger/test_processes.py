@@ -1,4 +1,4 @@
-"""Members as processes: kill -9 of each leader in turn loses nothing that was acknowledged."""
+"""Members as processes: no acknowledged entry is lost when each leader is killed with SIGKILL."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ class Processes:
         self.running[one] = process
 
     def agree(self) -> bool:
-        """Do the folders hold the same, while their members run? Not while one of them is being cut."""
+        """Return whether the folders of running members are equal; not while one is being truncated."""
         found = set()
         for one in self.running:
             try:
@@ -124,8 +124,8 @@ def test_commands_send_requests_to_a_running_group(tmp_path: Path) -> None:
         assert (line["id"], line["leaderId"], line["term"]) == ("n0", "n0", found["term"])
         measured = pyledger("dledger", "bench", *options, "--seconds", "0.2", "--per", "10", "--json").json[0]
         assert measured["entries"] >= 10
-        refused = pyledger("dledger", "transfer", *options, "nobody")
-        assert (refused.code, "use the ids" in refused.err) == (1, True)
+        rejected = pyledger("dledger", "transfer", *options, "nobody")
+        assert (rejected.code, "use the ids" in rejected.err) == (1, True)
         assert f"n0 leads in term {found['term']}" in pyledger("dledger", "transfer", *options, "n0").err
         elsewhere = ("--group", "other", *options[2:])
         assert "in another group" in pyledger("dledger", "append", *elsewhere, "x").err
@@ -198,12 +198,12 @@ def test_a_member_without_its_term_file_starts_after_a_repair_with_the_terms_of_
         folder = tmp_path / "dledger-n2"
         (folder / "currterm").write_bytes(bytes(3))
         node = ("dledger", "node", "--id", "n2", *options, "--store", str(tmp_path))
-        refused = pyledger(*node)
-        assert (refused.code, "might vote twice" in refused.err) == (3, True)
+        rejected = pyledger(*node)
+        assert (rejected.code, "might vote twice" in rejected.err) == (3, True)
         assert pyledger("dledger", "repair", str(folder)).code == 2
         group.end("n1", signal.SIGTERM)
-        refused = pyledger("dledger", "repair", str(folder), *options)
-        assert (refused.code, "n1 does not say" in refused.err) == (3, True)
+        rejected = pyledger("dledger", "repair", str(folder), *options)
+        assert (rejected.code, "n1 did not report its term" in rejected.err) == (3, True)
         group.start("n1")
         terms = [
             line["term"] for line in pyledger("dledger", "status", *options, "--json").json if line["term"]

@@ -1,4 +1,4 @@
-"""What a disk may do to the log of a DLedger node, and what the node then knows, refuses and says."""
+"""Faults of the disk under the log of a DLedger node: what is lost, rejected and reported."""
 
 import errno
 import os
@@ -28,11 +28,11 @@ from tests.support.small_disk import small_disk
 
 SMALL = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
 BODY = b"twenty bytes of body"
-"""Its entry has 68 bytes: 14 fit into a file of 1024, with room for a filler."""
+"""Its entry has 68 bytes: 14 fit into a file of 1024, with space for a filler."""
 
 
 def written(path: Path, count: int, config: DLedgerStoreConfig = SMALL) -> list[Entry]:
-    """A node's folder as a killed process leaves it: all is durable, the checkpoint is old."""
+    """Return a node's folder after a killed process: all is durable, the checkpoint is old."""
     image = path.with_name("image")
     with DLedgerStore.open(path, config) as store:
         store.save_term_state(TermState(3, "n0"))
@@ -274,7 +274,7 @@ def filler_at(path: Path, offset: int) -> None:
 
 
 def test_a_filler_without_an_entry_after_it_is_removed(tmp_path: Path) -> None:
-    """A crash after the filler: the others may not have it, and an entry has one place in all logs."""
+    """A crash after the filler: others may not have it, and an entry has the same offset in all logs."""
     path = tmp_path / "dledger-n1"
     entries = written(path, 10)
     filler_at(path, 680)
@@ -287,7 +287,7 @@ def test_a_filler_without_an_entry_after_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("one_by_one", [True, False])
 def test_an_entry_opens_the_next_file_where_its_leader_has_it_there(tmp_path: Path, one_by_one: bool) -> None:
-    """A Java leader that crashed behind its filler goes on in the next file, though the entry would fit."""
+    """A Java leader that crashed after its filler continues in the next file, though the entry would fit."""
     leader, path = tmp_path / "dledger-n0", tmp_path / "dledger-n1"
     written(leader, 10)
     with DLedgerStore.open(path, SMALL) as store:
@@ -312,7 +312,7 @@ def test_an_entry_opens_the_next_file_where_its_leader_has_it_there(tmp_path: Pa
 
 
 def test_an_append_that_fails_on_a_full_disk_leaves_no_trace(tmp_path: Path) -> None:
-    """At the border of two files: the filler that closes the first must not be there without the entry."""
+    """At the border of two files: the filler that closes the first must not exist without the entry."""
     config = DLedgerStoreConfig(data_file_size_bytes=1 << 18, index_file_size_bytes=1 << 12)
     with small_disk(tmp_path / "disk", 1) as disk:
         path = disk / "dledger-n0"
@@ -353,7 +353,7 @@ def test_an_append_that_fails_on_a_full_disk_leaves_no_trace(tmp_path: Path) -> 
 def test_each_error_of_a_small_file_is_one_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """No room may pass; anything else stops the member, which says so by its class."""
+    """A full disk may get free space; any other error stops the member, as its class shows."""
     wanted: Any = StoreFullError if number in (errno.ENOSPC, errno.EDQUOT) else StoreIOError
 
     def fails(*_: object, **__: object) -> None:
@@ -412,7 +412,7 @@ def test_entries_that_only_the_index_names_may_have_been_durable(tmp_path: Path,
 
 
 def test_index_units_of_entries_that_upstream_truncated_prove_nothing(tmp_path: Path) -> None:
-    """It cuts without zeroing, so other bytes stand where they point."""
+    """Upstream truncates without zeroing, so the units point to other bytes."""
     path = tmp_path / "dledger-n1"
     entries = written(path, 60)
     data = path / "data" / f"{entries[58].pos // 1024 * 1024:020d}"

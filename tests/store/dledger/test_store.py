@@ -1,4 +1,4 @@
-"""The log of a DLedger node: the bytes are Java's, a list tells what must be there, crashes lose nothing."""
+"""The log of a DLedger node: its bytes equal Java's, it equals a list, and crashes lose nothing durable."""
 
 import random
 import shutil
@@ -257,7 +257,7 @@ def test_one_writer_at_a_time_and_settings_are_checked(tmp_path: Path) -> None:
 
 
 class Model:
-    """What the log holds: entries, and how many of them are durable."""
+    """A reference model of the log: entries, and how many of them are durable."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
@@ -267,18 +267,18 @@ class Model:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """Appends, cuts, flushes, reopenings and crashes that tear pages of what was not flushed."""
+    """Append, truncate, flush, reopen and crash, which tears unflushed pages."""
     rng = random.Random(seed)
     path = tmp_path_factory.mktemp("dledger") / "dledger-n0"
     model, term = Model(), 0
     store = DLedgerStore.open(path, SMALL)
     for _ in range(rng.randrange(1, 25)):
-        match rng.choice(["append", "append", "append", "cut", "flush", "reopen", "crash"]):
+        match rng.choice(["append", "append", "append", "truncate", "flush", "reopen", "crash"]):
             case "append":
                 bodies = [rng.randbytes(rng.randrange(0, 300)) for _ in range(rng.randrange(1, 6))]
                 store.append_bodies(term, bodies if rng.random() < 0.5 else as_sent(bodies))
                 model.entries += [(term, body) for body in bodies]
-            case "cut" if model.entries:
+            case "truncate" if model.entries:
                 at = rng.randrange(len(model.entries))
                 entry = store.entry(at)
                 term += 1
@@ -312,7 +312,7 @@ def test_any_history_gives_what_a_list_gives(tmp_path_factory: pytest.TempPathFa
 
 
 def crash(store: DLedgerStore, path: Path, rng: random.Random) -> DLedgerStore:
-    """A power cut: of the bytes that were not flushed, some sectors are lost; the index is lost anywhere."""
+    """Simulate a power failure: unflushed sectors are lost in part, and the index anywhere."""
     image = path.with_name("image")
     flushed = store.log.data.flushed_where
     shutil.copytree(path, image)
