@@ -27,7 +27,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 
 def wait_until_without(machines: Machines, bookie: str, ledger_id: int) -> None:
-    """Wait until no entry of a ledger is sought at a bookie, and no mark is left."""
+    """Wait until a ledger no longer names a bookie, and no mark is left."""
 
     async def wait() -> None:
         async with AsyncLedgerClient(machines.address, config=PATIENT) as client:
@@ -87,7 +87,7 @@ def copies(machines: Machines, ledger_id: int) -> dict[int, set[str]]:
     return found
 
 
-def test_our_worker_mends_a_ledger_of_java(machines: Machines) -> None:
+def test_our_worker_re_replicates_a_ledger_of_java(machines: Machines) -> None:
     """Java wrote it on bookies of its own and of ours; a bookie of its own ends."""
     javas = [machines.start_java(), machines.start_java()]
     machines.start_ours()
@@ -105,7 +105,7 @@ def test_our_worker_mends_a_ledger_of_java(machines: Machines) -> None:
     assert (read["read"], read["lac"]) == (ENTRIES, ENTRIES - 1)
 
 
-def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
+def test_javas_worker_re_replicates_a_ledger_of_ours(machines: Machines) -> None:
     """Ours wrote it; a bookie of ours ends. Java's auditor finds it, Java's worker copies.
 
     There is a mark of ours before, which asks for every entry: Java's take it as any other.
@@ -129,7 +129,7 @@ def test_javas_worker_mends_a_ledger_of_ours(machines: Machines) -> None:
 
 
 def test_both_side_by_side(machines: Machines) -> None:
-    """Java's auditor marks, whoever comes first mends; when Java's process ends, ours is the auditor."""
+    """Java's auditor marks, the first worker re-replicates; when Java's process ends, ours is the auditor."""
     machines.fill(java=1, of_ours=3)
     with LedgerClient(machines.address, config=PATIENT) as client:
         ledgers = []

@@ -46,7 +46,7 @@ def test_it_reads_what_it_wrote(cluster: JavaCluster, digest: str, version: str)
     assert (copies["copies"], copies["missing"]) == (90, 0)
 
 
-def test_a_writer_that_was_fenced_is_told(cluster: JavaCluster) -> None:
+def test_a_fenced_writer_gets_an_error(cluster: JavaCluster) -> None:
     lines = cluster.run("Fence")
     assert any(line.get("add", {}).get("error") == "BKLedgerFencedException" for line in lines)
 
@@ -83,7 +83,7 @@ def test_a_bookie_that_is_killed_is_replaced(cluster: JavaCluster, folder: Path)
         assert (read["read"], read["lac"]) == (FIRST + 40, FIRST + 39)
 
 
-def test_zz_the_folders_are_sound(cluster: JavaCluster, folder: Path) -> None:
+def test_zz_the_folders_are_valid(cluster: JavaCluster, folder: Path) -> None:
     for number in range(1, BOOKIES):
         cluster.bookies[number].terminate()
         cluster.bookies[number].wait()

@@ -14,7 +14,7 @@ TICKS = 1000
 # Seeds with which a fault was found once: seed, bookies, what it was.
 PAST = {
     (1, 5): "a hole between the ends of fragments was marked, and the mark removed without a copy",
-    (4, 7): "as 1, on disks that had spoilt some entries",
+    (4, 7): "as 1, on disks that had damaged some entries",
 }
 
 
@@ -33,7 +33,7 @@ def play_bug(seed: int, bug: Fault) -> object:
 
 
 @pytest.mark.parametrize(("seed", "bookies"), PAST)
-def test_past_failures_stay_mended(seed: int, bookies: int) -> None:
+def test_past_failures_stay_fixed(seed: int, bookies: int) -> None:
     play(seed, bookies)
 
 

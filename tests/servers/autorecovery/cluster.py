@@ -20,7 +20,7 @@ POLL_MS = 1
 
 
 class TestClock:
-    """Time that passes by `pass_time` alone."""
+    """A clock that only `pass_time` advances."""
 
     __test__ = False
 
@@ -52,8 +52,8 @@ class TestClock:
                 future.set_result(None)
 
 
-class Yard:
-    """Bookies, and those who look after their ledgers."""
+class RecoveryCluster:
+    """Bookies with autorecovery."""
 
     def __init__(self, bookies: Bench, clock: TestClock) -> None:
         self.bench, self.clock, self.cluster = bookies, clock, bookies.cluster
@@ -63,7 +63,7 @@ class Yard:
         await self.cluster.bookies.put_cookie(name, Cookie(name, ("journal",), ("ledgers",)))
 
     async def lose(self, name: str) -> None:
-        """As if it were killed, and its session over."""
+        """Stop a bookie and end its session, as after a kill."""
         await self.bench.bookies[name].stop()
         await self.cluster.bookies.unregister(name)
 
@@ -78,8 +78,8 @@ class Yard:
         finally:
             await made.close()
 
-    async def somebody_waits(self, time_ms: int) -> None:
-        """Wait until somebody waits for just so long."""
+    async def wait_for_waiter(self, time_ms: int) -> None:
+        """Wait until a task waits for exactly this time."""
 
         async def holds() -> bool:
             return time_ms in self.clock.waits
@@ -93,12 +93,12 @@ class Yard:
         return not await self.marked()
 
     async def names(self, ledger_id: int) -> set[str]:
-        """Bookies that a ledger is spread over."""
+        """Return the bookies of a ledger."""
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
         return {bookie for segment in metadata.segments for bookie in segment.ensemble}
 
     async def without(self, bookie: str, *ledger_ids: int) -> None:
-        """Wait until ledgers name a bookie no more."""
+        """Wait until no ledger names a bookie."""
 
         async def holds() -> bool:
             return not any([bookie in await self.names(one) for one in ledger_ids])
@@ -106,7 +106,7 @@ class Yard:
         await until(holds)
 
     async def copies(self, ledger_id: int) -> list[list[bytes]]:
-        """The copies of each entry at the bookies that should have them."""
+        """Return the replicas of each entry on its bookies."""
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
         found = []
         for entry_id in range(metadata.last_entry_id + 1):
@@ -125,7 +125,7 @@ class Yard:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def whole(self, ledger_id: int) -> None:
-        """Every entry has all of its copies, once those on their way are there, and they are equal."""
+        """Wait until every entry has all of its replicas, and check that they are equal."""
         metadata = (await self.cluster.ledgers.get(ledger_id)).metadata
         assert metadata.closed
         found = await self.copies(ledger_id)
@@ -136,19 +136,19 @@ class Yard:
 
 
 @contextlib.asynccontextmanager
-async def yard(folder: Path, bookies: int = 4) -> AsyncIterator[Yard]:
+async def recovery_cluster(folder: Path, bookies: int = 4) -> AsyncIterator[RecoveryCluster]:
     async with bench(folder, bookies) as made:
-        found = Yard(made, TestClock())
+        found = RecoveryCluster(made, TestClock())
         for name in made.bookies:
             await found.know(name)
         yield found
 
 
 def play(
-    folder: Path, scenario: Callable[[Yard, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
+    folder: Path, scenario: Callable[[RecoveryCluster, AsyncLedgerClient], Awaitable[None]], bookies: int = 4
 ) -> None:
     async def whole() -> None:
-        async with yard(folder, bookies) as made, made.bench.client() as client:
+        async with recovery_cluster(folder, bookies) as made, made.bench.client() as client:
             await scenario(made, client)
 
     asyncio.run(whole())

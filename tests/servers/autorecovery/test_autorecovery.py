@@ -12,7 +12,7 @@ from pyledger.errors import LedgerFencedError, NoSuchLedgerError
 from pyledger.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, Response, Status
 from pyledger.wire.bookkeeper.bookies import Endpoint, Registration
 from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
-from tests.servers.autorecovery.cluster import Yard, play, until
+from tests.servers.autorecovery.cluster import RecoveryCluster, play, until
 
 PAYLOADS = [b"%d" % at * (at % 9) for at in range(120)]
 WEEK_MS = 604_800_000
@@ -37,8 +37,8 @@ async def filled(client: AsyncLedgerClient, *sizes: int, close: bool = True, **o
     ],
     ids=lambda one: one.name if isinstance(one, DigestType) else "/".join(map(str, one)),
 )
-def test_copies_of_a_lost_bookie(tmp_path: Path, digest: DigestType, sizes: tuple[int, int, int]) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_lost_ledgers_are_replicated(tmp_path: Path, digest: DigestType, sizes: tuple[int, int, int]) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledgers: list[int] = []
         while not any(["b1" in await made.names(one) for one in ledgers]):
             ledgers.append(await filled(client, *sizes, digest=digest, password=b"pw"))
@@ -54,13 +54,13 @@ def test_copies_of_a_lost_bookie(tmp_path: Path, digest: DigestType, sizes: tupl
     play(tmp_path, scenario)
 
 
-def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_a_single_lost_bookie_is_acted_on_after_the_delay(tmp_path: Path) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 4, 3, 2)
         async with made.recovery(lost_bookie_recovery_delay_s=100):
             port = made.bench.bookies["b0"].port
             await made.cluster.bookies.unregister("b0")
-            await made.somebody_waits(100_000)
+            await made.wait_for_waiter(100_000)
             made.clock.pass_time(99_999)
             await made.cluster.bookies.register("b0", Registration((Endpoint("bookie", port, "127.0.0.1"),)))
 
@@ -71,7 +71,7 @@ def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
             made.clock.pass_time(2)
             assert await made.marked() == []
             await made.lose("b0")
-            await made.somebody_waits(100_000)
+            await made.wait_for_waiter(100_000)
             made.clock.pass_time(100_000)
 
             async def marked() -> bool:
@@ -83,7 +83,7 @@ def test_a_single_bookie_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         spare = Registration((Endpoint("bookie", made.bench.bookies["b3"].port, "127.0.0.1"),))
         await made.cluster.bookies.unregister("b3")
         await made.cluster.bookies.delete_cookie("b3")
@@ -91,11 +91,11 @@ def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -
         ledger_id = await filled(client, 3, 3, 2)
         await made.lose("b0")
         async with made.recovery(lock_release_of_failed_ledger_grace_period_ms=320_000):
-            await made.somebody_waits(10_000)
+            await made.wait_for_waiter(10_000)
             assert await made.marked() == [ledger_id]
             made.clock.pass_time(10_000)
 
-            await made.somebody_waits(20_000)
+            await made.wait_for_waiter(20_000)
             await made.know("b3")
             await made.cluster.bookies.register("b3", spare)
             await until(made.none_marked)
@@ -105,14 +105,14 @@ def test_without_another_bookie_the_mark_stays_until_one_comes(tmp_path: Path) -
     play(tmp_path, scenario)
 
 
-def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_a_writer_that_replaces_its_bookie_is_not_fenced(tmp_path: Path) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)
         async with made.recovery():
-            await made.somebody_waits(30_000)
+            await made.wait_for_waiter(30_000)
             while lost in writer.metadata.segments[-1].ensemble:
                 last = await writer.add(b"more")
             # What the first fragment lacks is copied when the time is over; what is on its way comes before.
@@ -129,14 +129,14 @@ def test_a_writer_that_helps_itself_is_left_alone(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_writer_that_is_gone_is_fenced_off(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_a_writer_that_is_gone_is_fenced(tmp_path: Path) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, password=b"pw")
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[-1].ensemble[0]
         await made.lose(lost)
         async with made.recovery():
-            await made.somebody_waits(30_000)
+            await made.wait_for_waiter(30_000)
             assert not (await client.metadata(writer.ledger_id)).closed
             made.clock.pass_time(30_000)
             await until(made.none_marked)
@@ -151,7 +151,7 @@ def test_a_writer_that_is_gone_is_fenced_off(tmp_path: Path) -> None:
 
 
 def test_nothing_happens_while_it_is_disabled(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         lost = min(await made.names(ledger_id))
         await made.cluster.marks.set_enabled(False)
@@ -168,10 +168,10 @@ def test_nothing_happens_while_it_is_disabled(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_check_finds_copies_that_bookies_lost(tmp_path: Path) -> None:
-    """All bookies are there; one has lost its first entries, and one what it has of another ledger."""
+def test_a_check_finds_missing_replicas(tmp_path: Path) -> None:
+    """All bookies run; one has lost its first entries, and one all entries of another ledger."""
 
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledgers = [await filled(client, 3, 3, 2) for _ in range(3)]
         async with made.recovery():
 
@@ -195,10 +195,10 @@ def test_a_check_finds_copies_that_bookies_lost(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_mark_may_ask_for_every_entry(tmp_path: Path) -> None:
+def test_a_mark_may_request_every_entry(tmp_path: Path) -> None:
     """One bookie has lost an entry in the middle, which the ends of its part do not show."""
 
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         await made.whole(ledger_id)
         name = min(await made.names(ledger_id))
@@ -216,7 +216,7 @@ def test_a_mark_may_ask_for_every_entry(tmp_path: Path) -> None:
 
 
 def test_another_auditor_follows(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         election = made.cluster.election
         async with made.recovery("two"):
@@ -238,16 +238,16 @@ def test_another_auditor_follows(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
-    """Upstream's tools set the delay to what it is."""
+def test_an_audit_can_be_requested(tmp_path: Path) -> None:
+    """Upstream's tools set the delay to its current value."""
 
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         lost = min(await made.names(ledger_id))
         async with made.recovery(lost_bookie_recovery_delay_s=1000):
             await made.lose(lost)
 
-            await made.somebody_waits(1_000_000)
+            await made.wait_for_waiter(1_000_000)
             await made.cluster.marks.set_delay_s(1000)
             await made.without(lost, ledger_id)
 
@@ -255,9 +255,9 @@ def test_an_audit_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_every_day_lost_bookies_are_acted_on_again(tmp_path: Path) -> None:
-    """A ledger names a lost bookie although nothing came or went since."""
+    """A ledger names a lost bookie although no bookie has joined or left since."""
 
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         await made.whole(ledger_id)
         before = await made.cluster.ledgers.get(ledger_id)
@@ -270,7 +270,7 @@ def test_every_day_lost_bookies_are_acted_on_again(tmp_path: Path) -> None:
             stored = await made.cluster.ledgers.get(ledger_id)
             again = replace(stored.metadata, segments=before.metadata.segments)
             await made.cluster.ledgers.put(stored, again)
-            await made.somebody_waits(24 * HOUR_MS)
+            await made.wait_for_waiter(24 * HOUR_MS)
             assert lost in await made.names(ledger_id)
             made.clock.pass_time(24 * HOUR_MS)
             await made.without(lost, ledger_id)
@@ -281,7 +281,7 @@ def test_every_day_lost_bookies_are_acted_on_again(tmp_path: Path) -> None:
 
 
 def test_a_worker_copies_no_faster_than_it_may(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         await made.whole(ledger_id)
         copied_bytes = sum(len(entry) for entry, *_ in await made.copies(ledger_id))
@@ -296,8 +296,8 @@ def test_a_worker_copies_no_faster_than_it_may(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_deleted_ledger_needs_no_copies(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_a_deleted_ledger_is_not_re_replicated(tmp_path: Path) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         await made.cluster.marks.prepare()
         await made.cluster.marks.mark(ledger_id, ["b0"], 0)
@@ -313,7 +313,7 @@ def test_a_deleted_ledger_needs_no_copies(tmp_path: Path) -> None:
 def test_a_fenced_bookie_takes_copies(tmp_path: Path) -> None:
     """The bookie that gets the copies was fenced before it left the ensemble."""
 
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2, close=False)
         reader = await client.open(ledger_id)
         assert reader.closed
@@ -338,8 +338,8 @@ def test_a_fenced_bookie_takes_copies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 100], ids="first={}".format)
-def test_a_bookie_that_refuses_copies_is_passed_over(tmp_path: Path, first: int) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+def test_a_bookie_that_rejects_entries_is_skipped(tmp_path: Path, first: int) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         ledger_id = await filled(client, 3, 3, 2)
         lost = min(await made.names(ledger_id))
         others = sorted(made.bench.bookies.keys() - await made.names(ledger_id))

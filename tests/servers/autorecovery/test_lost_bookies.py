@@ -7,7 +7,7 @@ import pytest
 from pyledger.bookkeeper import AsyncLedgerClient, AsyncLedgerWriter
 from pyledger.errors import BookieExistsError, LedgerFencedError
 from pyledger.servers.autorecovery.recover_bookies import Outcome, ReplicatedLedger, replicate_ledgers_of
-from tests.servers.autorecovery.cluster import Yard, play
+from tests.servers.autorecovery.cluster import RecoveryCluster, play
 
 PAYLOADS = [b"%d" % at * (at % 7) for at in range(60)]
 
@@ -19,7 +19,7 @@ async def replicated(
 
 
 async def at_b1(client: AsyncLedgerClient, *sizes: int) -> AsyncLedgerWriter:
-    """A writer of a ledger that is spread over `b1` as well."""
+    """Return a writer of a ledger with `b1` in its ensemble."""
     while True:
         writer = await client.create(
             ensemble_size=sizes[0], write_quorum_size=sizes[1], ack_quorum_size=sizes[2], password=b"pw"
@@ -30,7 +30,7 @@ async def at_b1(client: AsyncLedgerClient, *sizes: int) -> AsyncLedgerWriter:
 
 
 def test_closed_and_open_ledgers(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         closed = await at_b1(client, 4, 3, 2)
         await closed.add_many(PAYLOADS)
         await closed.close()
@@ -67,7 +67,7 @@ def test_closed_and_open_ledgers(tmp_path: Path) -> None:
 
 
 def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         lost = writer.metadata.segments[0].ensemble[1]
@@ -84,7 +84,7 @@ def test_a_writer_at_a_lost_bookie_is_fenced(tmp_path: Path) -> None:
 
 
 def test_without_another_bookie_it_fails_with_the_reason(tmp_path: Path) -> None:
-    async def scenario(made: Yard, client: AsyncLedgerClient) -> None:
+    async def scenario(made: RecoveryCluster, client: AsyncLedgerClient) -> None:
         writer = await client.create(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
         await writer.add_many(PAYLOADS)
         await writer.close()

@@ -124,7 +124,7 @@ def test_a_bookie_that_its_cluster_does_not_know_does_not_start(tmp_path: Path) 
     asyncio.run(play())
 
 
-def test_folders_of_another_bookie_are_told_by_name(tmp_path: Path) -> None:
+def test_folders_of_another_bookie_are_rejected_with_its_name(tmp_path: Path) -> None:
     async def play() -> None:
         cluster = await formatted(tmp_path)
         bookie = member(tmp_path)
@@ -142,7 +142,7 @@ def test_folders_of_another_bookie_are_told_by_name(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_a_new_bookie_that_cannot_listen_is_none_of_the_cluster(tmp_path: Path) -> None:
+def test_a_new_bookie_that_cannot_listen_does_not_join(tmp_path: Path) -> None:
     """It would count as lost until somebody takes it out."""
 
     async def play() -> None:
@@ -161,7 +161,7 @@ def test_a_new_bookie_that_cannot_listen_is_none_of_the_cluster(tmp_path: Path) 
     asyncio.run(play())
 
 
-def test_a_bookie_answers_nobody_before_it_has_replayed(tmp_path: Path) -> None:
+def test_a_bookie_answers_no_request_before_it_has_replayed(tmp_path: Path) -> None:
     async def play() -> None:
         cluster = await formatted(tmp_path)
         bookie = member(tmp_path)
@@ -197,7 +197,7 @@ def logs_in(folder: Path) -> set[str]:
     return {path.name for path in (folder / "b1/ledgers/current").glob("*.log")}
 
 
-def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
+def test_deleted_ledgers_and_their_logs_are_removed(tmp_path: Path) -> None:
     async def play() -> None:
         cluster = await formatted(tmp_path)
         await two_ledgers(cluster)
@@ -262,7 +262,7 @@ def test_a_log_stays_while_the_metadata_has_a_ledger_that_it_holds(tmp_path: Pat
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_folders_without_a_list_have_an_index_of_every_ledger(tmp_path: Path, deleted: bool) -> None:
-    """Those of Java's bookies, and of ours before there was a list: the metadata is asked."""
+    """Those of Java's bookies, and of ours before there was a list: the metadata decides."""
 
     async def play() -> None:
         cluster = await formatted(tmp_path)
@@ -395,7 +395,7 @@ def test_logs_that_are_mostly_garbage_are_compacted_while_they_are_read(tmp_path
     asyncio.run(play())
 
 
-def test_a_bookie_that_takes_no_entries_says_so(tmp_path: Path) -> None:
+def test_a_read_only_bookie_registers_as_such(tmp_path: Path) -> None:
     async def play() -> None:
         cluster = await formatted(tmp_path)
         bookie = member(tmp_path, force_read_only_bookie=True)

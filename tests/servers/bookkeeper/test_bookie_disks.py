@@ -159,7 +159,7 @@ async def all_read(bookie: BookieServer, count: int) -> None:
     await peer.close()
 
 
-def test_what_found_no_room_is_not_lost(
+def test_entries_without_free_space_are_not_lost(
     tmp_path: Path,
     disks: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,

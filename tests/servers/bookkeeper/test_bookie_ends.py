@@ -30,7 +30,7 @@ ENDS_S = 20
 
 
 class BrokenStore(SqliteStore):
-    """A store whose file cannot be written any more, once it is told so."""
+    """A store whose file cannot be written once a test sets `broken`."""
 
     broken = False
 
@@ -182,8 +182,8 @@ def failing_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Checkp
         yield tried
 
 
-def test_a_bookie_that_has_given_up_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sync that failed is not tried again, and no look at the disk makes it writable."""
+def test_a_bookie_that_has_ended_starts_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed sync is not retried, and no disk check makes the bookie writable."""
 
     async def play() -> None:
         await formatted(tmp_path)

@@ -23,7 +23,7 @@ HERE_ONLY = {"getBookieInfoResponse"}
 
 
 def whole(request: str) -> bytes:
-    """A recorded request; a long one was cut, and goes on as its last byte."""
+    """A recorded request; a long one was shortened, and continues with its last byte."""
     if not request.endswith(CUT):
         return bytes.fromhex(request)
     start = bytes.fromhex(request.removesuffix(CUT))
@@ -286,7 +286,7 @@ def test_bad_frames_of_many_connections_are_counted_in_the_log(
     assert lines[1].endswith("source=127.0.0.1 count=29")
 
 
-def test_a_fence_wakes_who_waits(tmp_path: Path) -> None:
+def test_a_fence_answers_held_reads(tmp_path: Path) -> None:
     async def wait() -> None:
         async with bookie(tmp_path) as server:
             peer = await Peer.connect(server.address)
@@ -340,7 +340,7 @@ def test_lone_adds_are_answered_once_whatever_else_goes_on(tmp_path: Path) -> No
     asyncio.run(converse())
 
 
-def test_who_leaves_before_the_answer_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_connection_closed_before_its_response_affects_no_other(tmp_path: Path) -> None:
     async def converse() -> None:
         async with bookie(tmp_path) as server:
             stays = await Peer.connect(server.address)

@@ -94,7 +94,7 @@ async def secured(peer: Peer, identity: Identity) -> None:
     await peer.writer.start_tls(trusting(identity), server_hostname="127.0.0.1")
 
 
-def test_what_comes_in_clear_behind_the_question_is_not_taken(tmp_path: Path, identity: Identity) -> None:
+def test_plain_bytes_after_the_tls_request_are_rejected(tmp_path: Path, identity: Identity) -> None:
     async def play() -> None:
         made = await group(tmp_path, server_tls(identity))
         peer = await Peer.connect(made.bookies[0].address)
@@ -114,7 +114,7 @@ def test_what_comes_in_clear_behind_the_question_is_not_taken(tmp_path: Path, id
     asyncio.run(play())
 
 
-def test_a_client_that_wants_tls_says_nothing_without_it(tmp_path: Path, identity: Identity) -> None:
+def test_a_client_that_requires_tls_sends_nothing_without_it(tmp_path: Path, identity: Identity) -> None:
     async def play() -> None:
         made = await group(tmp_path, None)
         async with AsyncLedgerClient(made.address, tls=client_tls(identity)) as client:

@@ -159,7 +159,7 @@ def test_follow_a_writer(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_deferred_sync_and_room(tmp_path: Path) -> None:
+def test_deferred_sync_and_free_space(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster_of(tmp_path, 3) as (_machines, client):
             writer = await client.create(
@@ -187,7 +187,7 @@ async def add_in_version_2(address: str, ledger_id: int, entry_id: int, payload:
 
 
 def test_entries_that_only_fit_into_the_frames_of_version_2(tmp_path: Path) -> None:
-    """They are recovered and copied; who takes shorter frames is told why it gets none."""
+    """They are recovered and copied; a client with shorter frames gets an error with the reason."""
     payload = bytes(BookieConfig().frame_max_bytes - 4 - 4 - 20 - len(entry_of(0, 0, b"")))
 
     async def scenario() -> None:

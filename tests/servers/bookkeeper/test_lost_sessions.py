@@ -48,7 +48,7 @@ def member(folder: Path, cluster: Cluster) -> BookieServer:
     return BookieServer(paths, config=BookieConfig(), cluster=cluster, bookie_id="b1")
 
 
-def test_a_bookie_registers_anew(opened: Open, tmp_path: Path) -> None:
+def test_a_bookie_registers_again(opened: Open, tmp_path: Path) -> None:
     async def play() -> None:
         async with Cluster(opened()) as looker:
             await looker.format()
@@ -231,7 +231,7 @@ def test_a_change_that_was_made_without_an_answer_is_explained(tmp_path: Path) -
 
 
 def test_a_writer_whose_session_ended_finds_what_others_did(opened: Open, tmp_path: Path) -> None:
-    """A session has no say over ledgers: the writer goes on, until somebody else has closed its ledger."""
+    """Ledgers do not depend on sessions: the writer continues until another client has closed its ledger."""
 
     async def play() -> None:
         async with Cluster(opened()) as looker:
