@@ -11,7 +11,7 @@ cdef enum:
     FILLER_BYTES_MIN = 8             # kept free at the end of every data file
     INDEX_UNIT_BYTES = 32
 
-# What `magic` says of an entry.
+# Values of `magic`.
 cdef enum:
     ENTRY_FILLER = -1
     ENTRY_NORMAL = 1
@@ -32,7 +32,7 @@ cdef struct Entry:
 
 
 cdef inline int parse_entry(const uint8_t* p, int64_t available, Entry* e) noexcept nogil:
-    """PARSED_RECORD, PARSED_BLANK for a filler (its length in `size_bytes`), or why neither stands here."""
+    """PARSED_RECORD, PARSED_BLANK for a filler (its length in `size_bytes`), or why it is neither."""
     if available < FILLER_BYTES_MIN:
         return PARSED_SHORT
     e.start = p

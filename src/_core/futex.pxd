@@ -49,8 +49,8 @@ cdef extern from *:
         return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
 
-    /* One side fences with a system call, so that the other, which is in a hurry, need not fence at all.
-       Where the kernel refuses, both sides fence. */
+    /* The slow side fences with a system call, so that the fast side need not fence at all.
+       If the kernel does not support it, both sides fence. */
     static int light_fence_is_heavy = 1;
 
     static inline void prepare_fences(void) {

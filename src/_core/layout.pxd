@@ -61,7 +61,7 @@ cdef enum:
     INDEX_SLOT_BYTES = 4
     INDEX_ENTRY_BYTES = 20
 
-# What parse_record says about the bytes at a place. Positive: a record; 0: the blank record at a file's end.
+# Results of parse_record. Positive: a record; 0: the blank record at a file's end.
 cdef enum:
     PARSED_RECORD = 1
     PARSED_BLANK = 0
@@ -69,20 +69,20 @@ cdef enum:
     PARSED_BAD_MAGIC = -2            # zeroes after the last record end here too
     PARSED_BAD_SIZE = -3             # the parts do not add up to totalSize, or a length is negative
     PARSED_BAD_CRC = -4              # body CRC or CRC property differs (only after check_record)
-    PARSED_BAD_POSITION = -5         # stored physicalOffset is not where the record stands
-    PARSED_TORN = -6                 # zeroes where text must be: a page behind the body was lost
+    PARSED_BAD_POSITION = -5         # stored physicalOffset is not the record's own
+    PARSED_TORN = -6                 # zeroes where text must be: a page after the body was lost
 
-# What check_record looks at beyond the lengths.
+# What check_record checks beyond the lengths.
 cdef enum:
     CHECK_POSITION = 1
     CHECK_BODY_CRC = 2
     CHECK_CRC_PROPERTY = 4           # only where a record ends in the reserved block
-    CHECK_ALL = 7                    # what any reader may ask of a record
-    CHECK_TAIL = 8                   # after a crash: no page behind the body was lost
+    CHECK_ALL = 7                    # everything that a reader may check
+    CHECK_TAIL = 8                   # after a crash: no page after the body was lost
 
 cdef struct Record:
     int64_t queue_offset
-    int64_t physical_offset          # as stored; the caller compares it with the place it read
+    int64_t physical_offset          # as stored; the caller compares it with the offset it read
     int64_t born_timestamp
     int64_t store_timestamp
     int64_t prepared_transaction_offset

@@ -1,4 +1,4 @@
-# What Cython's posix.* and libc.* lack: allocation ahead of a write, paging advice, C11 ordering.
+# Declarations missing in Cython's posix.* and libc.*: allocation, paging advice, C11 ordering.
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
 

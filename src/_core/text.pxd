@@ -45,7 +45,7 @@ cdef extern from *:
         return 1;
     }
 
-    /* Copy n bytes as well-formed UTF-8; `out` has room for 3 n. Returns the bytes written. */
+    /* Copy n bytes as well-formed UTF-8; `out` must hold 3 n bytes. Returns the bytes written. */
     static int64_t replace_ill_formed(uint8_t *out, const uint8_t *p, int64_t n) {
         const uint8_t *end = p + n;
         uint8_t *begin = out;

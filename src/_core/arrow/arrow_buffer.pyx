@@ -39,7 +39,7 @@ cdef struct Buffer:
 
 
 cdef inline int reserve(Buffer* b, int64_t more) noexcept nogil:
-    """Make room for `more` bytes: 0, or -1 without memory."""
+    """Grow the capacity for `more` bytes: 0, or -1 without memory."""
     cdef int64_t capacity = b.capacity
     cdef void* data
     if b.size + more <= capacity:
@@ -62,7 +62,7 @@ cdef inline int put_bytes(Buffer* b, const uint8_t* p, int64_t n) noexcept nogil
 
 
 cdef inline void put_end(Buffer* offsets, int64_t end) noexcept nogil:
-    """Note where an element ends, or where the first one starts; room for it is reserved before."""
+    """Write where an element ends, or where the first one starts; call `reserve` before."""
     (<int32_t*>(offsets.data + offsets.size))[0] = <int32_t>end
     offsets.size += 4
 
@@ -86,7 +86,7 @@ cdef class ArrowBuffer:
 
 
 cdef ArrowBuffer release_buffer(Buffer* b):
-    """Hand the memory over; the column starts anew, with as much room as it needed."""
+    """Hand the memory over; the column continues with an empty buffer."""
     cdef ArrowBuffer out = ArrowBuffer.__new__(ArrowBuffer)
     out.data = b.data
     out.size = b.size

@@ -22,7 +22,7 @@ cdef struct Column:
     Buffer validity                  # only tags and keys may be null
     Buffer values                    # fixed values, or offsets
     Buffer data
-    Buffer name_offsets              # of the properties' map; its values stand in value_offsets and data
+    Buffer name_offsets              # of the properties' map; its values are in value_offsets and data
     Buffer names
     Buffer value_offsets
     int64_t null_count

@@ -1,5 +1,5 @@
 # ColumnBuilder: records to Arrow buffers, row by row, without a Python object for a row. Two drivers share
-# one append: a walk over a range of the log, and a list of places (consume queue units).
+# one append: a walk over a range of the log, and a list of consume queue units.
 #
 # Invariant: a batch's variable-length bytes stay below 2^31, so 32-bit Arrow offsets hold: a row that would
 # pass `batch_bytes` starts the next batch, and text grows at most threefold when it is made well-formed.
@@ -17,7 +17,7 @@ from pyledger import errors
 
 cdef enum:
     FILL_FULL = 16                   # the batch has its rows or bytes
-    FILL_PACKED = 17                 # the body of the record at hand has to be unpacked first
+    FILL_COMPRESSED = 17                 # the body of the current record must be decompressed first
     FILL_PAUSED = 18                 # a slice of the walk is over
     FILL_NO_MEMORY = 19
     FILL_SLICE_BYTES = 33554432
@@ -35,10 +35,10 @@ cdef class ColumnBuilder:
 
     cdef readonly tuple columns
     cdef readonly int64_t row_count
-    cdef readonly int64_t next_offset       # where the walk goes on
-    cdef readonly int64_t next_index        # unit at which the gathering goes on
+    cdef readonly int64_t next_offset       # where the walk continues
+    cdef readonly int64_t next_index        # unit at which gathering continues
     cdef readonly int64_t fault_offset
-    cdef readonly str fault                 # what is wrong at fault_offset; None while all is sound
+    cdef readonly str fault                 # what is wrong at fault_offset; None without a fault
     cdef RowFilter row_filter
     cdef Column* table
     cdef int column_count
@@ -111,7 +111,7 @@ cdef class ColumnBuilder:
         self.is_bounded |= c.width == 0
 
     cdef int _start_batch(self) except -1:
-        """Fixed-size buffers get their whole room now, so that a row only ever grows text and bodies."""
+        """Allocate fixed-size buffers in full, so that a row only ever grows text and bodies."""
         cdef int i
         cdef Column* c
         cdef int64_t validity_bytes = (self.batch_rows + 7) // 8
@@ -140,7 +140,7 @@ cdef class ColumnBuilder:
         return 0
 
     cdef int _restore(self, Buffer* b) except -1:
-        """Room for as much as the last batch took: the next one is most likely alike."""
+        """Allocate as much as the last batch took: the next one is most likely similar."""
         cdef int64_t wanted = max(min(b.capacity, 2 * self.batch_bytes), <int64_t>4096)
         b.size = b.capacity = 0
         if reserve(b, wanted) != 0:
@@ -153,7 +153,7 @@ cdef class ColumnBuilder:
                   int64_t plain_bytes) noexcept nogil:
         """Append the record if it is wanted: PARSED_RECORD when done, else why not.
 
-        `plain` is the unpacked body, once FILL_PACKED asked for it.
+        `plain` is the decompressed body, on the call after FILL_COMPRESSED.
         """
         cdef int64_t body_bytes = r.body_bytes
         cdef int64_t room
@@ -169,10 +169,10 @@ cdef class ColumnBuilder:
             status = check_record(r, offset, self.checks)
             if status != PARSED_RECORD:
                 return status
-        # Whether a body can be unpacked must not hang on the columns: it decides on the row.
+        # Decompress whatever the columns are: a body that cannot be decompressed is damage of the row.
         if self.decompress and r.sys_flag & SYS_COMPRESSED:
             if plain == NULL:
-                return FILL_PACKED
+                return FILL_COMPRESSED
             body_bytes = plain_bytes
         if self.is_bounded:
             room = (body_bytes if self.wants_body else 0) + r.properties_bytes + r.topic_bytes + HOSTS_BYTES
@@ -219,9 +219,9 @@ cdef class ColumnBuilder:
         cdef int64_t walked = start
         cdef int status = FILL_PAUSED
         self.fault = None
-        while status == FILL_PAUSED or status == FILL_PACKED:
-            if status == FILL_PACKED:
-                status = self._take_packed(view, s.offset, &record)
+        while status == FILL_PAUSED or status == FILL_COMPRESSED:
+            if status == FILL_COMPRESSED:
+                status = self._take_compressed(view, s.offset, &record)
                 if status == PARSED_RECORD:
                     s.offset += record.size_bytes
                     status = FILL_PAUSED
@@ -274,10 +274,10 @@ cdef class ColumnBuilder:
             count = buffer.len // CQ_UNIT_BYTES
             if start <= 0:
                 self.reader.survey(first, count)
-            while status == FILL_PAUSED or status == FILL_PACKED:
-                if status == FILL_PACKED:
+            while status == FILL_PAUSED or status == FILL_COMPRESSED:
+                if status == FILL_COMPRESSED:
                     offset = get_i64(first + self.next_index * CQ_UNIT_BYTES)
-                    status = self._take_packed(view, offset, &record)
+                    status = self._take_compressed(view, offset, &record)
                     if status == PARSED_RECORD:
                         self.next_index += 1
                         status = FILL_PAUSED
@@ -315,11 +315,11 @@ cdef class ColumnBuilder:
             self.next_index += 1
         return SCAN_END
 
-    cdef int _take_packed(self, LogView view, int64_t offset, Record* record) except -128:
-        """Append the record at `offset` with its body unpacked."""
+    cdef int _take_compressed(self, LogView view, int64_t offset, Record* record) except -128:
+        """Append the record at `offset` with its body decompressed."""
         cdef StoredMessage message
         cdef bytes plain
-        message = read_sound(view, offset, CHECK_POSITION)
+        message = read_valid(view, offset, CHECK_POSITION)
         record[0] = message.record
         try:
             plain = message.decompress_body(self.decompress_limit_bytes)

@@ -1,8 +1,8 @@
 # UnitReader: the records that consume queue units name, one after the other, without the interpreter lock.
 #
-# Where they stand far apart each is read from its file: a page of a mapping that is touched costs the kernel
-# its neighbours too, 64 KiB of them, so that a hundredth of the records would map all of the log. Where that
-# serves better, or reading fails, the view gives them: what it has mapped stays, though deleted or packed.
+# Records that are far apart are read from their files: touching one page of a mapping makes the kernel map 64
+# KiB around it, so that one record in a hundred would map the whole log. Records that are close together, or
+# cannot be read, come from the view: its mappings stay valid after a file was deleted or compressed.
 from _core.layout cimport (CHECK_POSITION, CQ_UNIT_BYTES, PARSED_BAD_SIZE, PARSED_RECORD, Record, get_i32,
                            get_i64, parse_record)
 from _core.posix cimport open_regular
@@ -14,7 +14,7 @@ from posix.unistd cimport close as c_close, pread
 cimport cython
 
 cdef enum:
-    UNIT_AHEAD = 6                   # the work on so many records takes as long as memory does
+    UNIT_AHEAD = 6                   # work on this many records hides the latency of memory
     UNIT_READ_BYTES_MAX = 32768      # longer records fill the pages that they touch
     UNIT_APART_BYTES = 8192          # eight reads cost about what mapping 64 KiB does
 
@@ -47,7 +47,7 @@ cdef class UnitReader:
         self.file_start = -1
 
     cdef void survey(self, const uint8_t* units, int64_t count) noexcept nogil:
-        """Choose how to read: by how far apart the records of all units stand."""
+        """Choose how to read, by the distance between the records of all units."""
         cdef int64_t low = INT64_MAX
         cdef int64_t high = 0
         cdef int64_t i, offset
@@ -59,7 +59,7 @@ cdef class UnitReader:
 
     cdef int parse(self, LogView view, const uint8_t* units, int64_t index, int64_t count, bint whole,
                    Record* record) noexcept nogil:
-        """The record of unit `index`: PARSED_RECORD, or why it is not sound; `whole`: not only its head."""
+        """The record of unit `index`: PARSED_RECORD, or why it is invalid; `whole`: not only its head."""
         cdef const uint8_t* unit = units + index * CQ_UNIT_BYTES
         cdef int64_t offset = get_i64(unit)
         cdef int status
@@ -80,7 +80,7 @@ cdef class UnitReader:
         view.prefetch(get_i64(unit), get_i32(unit + 8) if whole else RECORD_HEAD_BYTES)
 
     cdef bint read(self, LogView view, int64_t offset, int64_t size_bytes, Record* record) noexcept nogil:
-        """Read one record from its file; False when the view has to give it, or to say what is wrong."""
+        """Read one record from its file; False if the view must provide it, or must name the fault."""
         cdef const Span* span = view.find(offset)
         cdef int64_t position
         if span == NULL or span.cold != NULL or size_bytes > UNIT_READ_BYTES_MAX:

@@ -1,12 +1,12 @@
 /* CRC-32 (IEEE) and CRC-32C over any bytes, with the fastest kernel the processor has.
 
    Bits are reflected throughout: bit 0 of a byte is the highest power of x. In a register of w bits, bit i
-   stands for x^(w-1-i). A carry-less product of two 64-bit registers, read as a 128-bit register, is then the
+   means x^(w-1-i). A carry-less product of two 64-bit registers, read as a 128-bit register, is then the
    product of the polynomials times x; every constant below is one power lower to make up for it.
 
    All constants are derived from the polynomial when the module loads (derive_constants); none is typed in.
 
-   Folding: a block that stands d bits before the end weighs x^d, so it may be replaced by 128 bits congruent
+   Folding: a block d bits before the end has weight x^d, so it may be replaced by 128 bits congruent
    to block * x^d at the end. Leading zeroes weigh nothing, hence the odd bytes are taken first, padded in
    front, and the rest is whole blocks. The running CRC is added to the first four bytes of the message. */
 #ifndef PYLEDGER_DIGEST_KERNELS_H
@@ -330,8 +330,8 @@ TARGET_VCLMUL INLINE uint32_t update_vclmul(uint32_t state, const uint8_t *p, si
                                             const struct crc_constants *c) {
     size_t head = ((n - 1) & 255) + 1, first = ((head - 1) & 63) + 1;
     size_t blocks = (head + 63) >> 6, at = 64 - first;
-    unsigned turn = (unsigned)(at & 3) * 8;
-    __m512i running = _mm512_set1_epi32((int)((state << turn) | (state >> ((32 - turn) & 31))));
+    unsigned shift = (unsigned)(at & 3) * 8;
+    __m512i running = _mm512_set1_epi32((int)((state << shift) | (state >> ((32 - shift) & 31))));
     __m512i zero = _mm512_setzero_si512(), spill, sum;
     const uint8_t *end = p + n;
     /* Bytes that the mask leaves out are never touched, so the address may lie before the buffer. */
@@ -405,7 +405,7 @@ static void choose_kernels(void) {
 #endif
 }
 
-/* zlib's convention: start with 0, go on with the last result. */
+/* zlib's convention: start with 0, continue with the last result. */
 static inline uint32_t crc32_update(uint32_t crc, const uint8_t *p, size_t n) {
     return ~crc32_kernel(~crc, p, n);
 }

@@ -4,23 +4,23 @@ from libc.stdint cimport int64_t
 
 cdef extern from *:
     """
-    static __thread int64_t last_turn_ns;
+    static __thread int64_t last_yield_ns;
     """
-    int64_t last_turn_ns
+    int64_t last_yield_ns
 
 cdef enum:
-    # Longer than sys.getswitchinterval(), after which a waiting thread asks for the lock. Who lets go of it
-    # more often wakes that thread before it asks, takes the lock back at once, and starves it.
-    TURN_NS = 8_000_000
+    # Longer than sys.getswitchinterval(), after which a waiting thread requests the lock. A thread that
+    # releases it more often wakes the waiter before its request, takes it back at once, and starves it.
+    YIELD_NS = 8_000_000
 
 
 cdef inline bint let_others_run() noexcept:
     """Let go of the interpreter lock if this thread has not done so for a while; whether it did."""
-    global last_turn_ns
+    global last_yield_ns
     cdef int64_t now_ns = monotonic_ns()
-    if now_ns - last_turn_ns < TURN_NS:
+    if now_ns - last_yield_ns < YIELD_NS:
         return False
     with nogil:
         pass
-    last_turn_ns = monotonic_ns()
+    last_yield_ns = monotonic_ns()
     return True

@@ -27,5 +27,5 @@ def quorum_index(list water_marks not None, Py_ssize_t voters):
             marks[place] = marks[place - 1]
             place -= 1
         marks[place] = mark
-    # Descending: everyone up to this place holds it, and count // 2 + 1 is a majority.
+    # Descending order: count // 2 + 1 voters hold this index or a higher one, which is a majority.
     return marks[count // 2]

@@ -1,6 +1,6 @@
-/* Opening a file of a store by its name. Only a regular file is one: opening a FIFO would wait for its other
-   end for ever. To write it must stand there itself: through a symbolic link bytes would be cut off or zeroed
-   in a file that may belong to anybody. Folders may be links, and who only reads follows them. */
+/* Opening a file of a store by its name. It must be a regular file: opening a FIFO would wait for its other
+   end for ever. A writer does not follow a symbolic link, which could make it truncate or zero a file outside
+   the store. Folders may be links, and readers follow all links. */
 #ifndef PYLEDGER_STORE_FILE_H
 #define PYLEDGER_STORE_FILE_H
 

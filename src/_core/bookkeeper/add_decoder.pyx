@@ -1,11 +1,11 @@
-# AddIntake: ordinary adds of a bookie, from their frames to memory and journal, and the answers that go once
-# the journal is on disk. It takes a run of them; whatever is not the plain case (another request, a ledger
-# that is new or fenced, a wrong key, a flag, another name inside the entry, an entry far beyond the last one)
-# it leaves to the rules of `protocol.bookkeeper.bookie`.
+# AddIntake: decodes batches of plain adds of a bookie, passes their entries to the write cache and the
+# journal, and encodes their responses, which are sent once the journal is on disk. Adds that are not plain
+# (another request, a new or fenced ledger, a wrong key, a flag, other ids inside the entry, an entry id far
+# beyond the last one) are left to `BookieRules` of `protocol.bookkeeper.bookie`.
 #
-# A run goes to one journal: it ends before the first add of a ledger whose records go to another one.
+# A batch is written to one journal: it ends before the first add of a ledger of another journal.
 #
-# Invariant: what it does with an add, and what it answers, is what those rules would.
+# Invariant: the effects and the responses are those of `BookieRules`.
 from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -153,7 +153,7 @@ cdef inline uint8_t* put_varint(uint8_t* at, uint64_t value) noexcept nogil:
 
 
 cdef int64_t put_add_answer_v3(uint8_t* to, const Add* add) noexcept nogil:
-    """A frame that says EOK; its size (bytes)."""
+    """Write a response with EOK; return its size (bytes)."""
     cdef uint8_t* at = to + 4
     cdef uint8_t* sized
     at[0] = 0x0A
@@ -182,7 +182,7 @@ cdef int64_t put_add_answer_v2(uint8_t* to, const Add* add) noexcept nogil:
 
 
 cdef bint same_key(const uint8_t* ours, const uint8_t* theirs) noexcept nogil:
-    """In a time that tells nothing of where they differ."""
+    """Compare in constant time."""
     cdef uint8_t differs = 0
     cdef int at
     for at in range(ADD_KEY_BYTES):
@@ -192,10 +192,10 @@ cdef bint same_key(const uint8_t* ours, const uint8_t* theirs) noexcept nogil:
 
 @cython.final
 cdef class AddIntake:
-    """Takes runs of ordinary adds."""
+    """Decodes batches of plain adds; see _core.pyi."""
 
-    cdef tuple writers               # journals; a ledger's is that at its id modulo their number
-    cdef Py_ssize_t journal          # of the run that is taken; -1: of none yet
+    cdef tuple writers               # journals; the ledger id modulo their number selects one
+    cdef Py_ssize_t journal          # of the current batch; -1: not known yet
     cdef dict ledgers
     cdef dict last_ids
     cdef int64_t entry_id_max
@@ -218,7 +218,7 @@ cdef class AddIntake:
         free(self.answers)
 
     def take(self, list frames not None, Py_ssize_t at, dict cache not None, *, bint version2):
-        """Take the run of ordinary adds that begins at a frame; see _core.pyi."""
+        """Take the batch of plain adds that begins at a frame; see _core.pyi."""
         cdef Py_ssize_t first = at
         cdef int64_t entry_bytes = 0
         cdef int64_t taken

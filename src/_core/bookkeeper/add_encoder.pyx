@@ -1,6 +1,6 @@
-# Adds of a client of ledgers in version 3 of the protocol: an entry with its header and digest, or one that
-# is there whole, inside its frame, made in one piece; and the numbers of those that were answered well. The
-# bytes are those of `pyledger.wire.bookkeeper.entry` and `.version3`.
+# Adds of a ledger client in version 3 of the protocol: encodes frames with entries that it builds, or that
+# are whole already, and decodes the numbers of successful adds. The bytes are those of
+# `pyledger.wire.bookkeeper.entry` and `.version3`.
 from _core.layout cimport get_i32, get_i64, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -25,18 +25,18 @@ cdef inline int varint_bytes(uint64_t value) noexcept nogil:
 
 
 cdef inline int64_t add_about_bytes(int64_t ledger_id, int64_t entry_id, int64_t key_bytes,
-                                    int64_t entry_bytes, int64_t behind_bytes) noexcept nogil:
+                                    int64_t entry_bytes, int64_t trailing_bytes) noexcept nogil:
     """Of the part of an add that is not its head."""
     return (
         4 + varint_bytes(ledger_id) + varint_bytes(entry_id) + varint_bytes(key_bytes) + key_bytes
-        + varint_bytes(entry_bytes) + entry_bytes + behind_bytes
+        + varint_bytes(entry_bytes) + entry_bytes + trailing_bytes
     )
 
 
 cdef int64_t add_frame_bytes(uint64_t number, int64_t ledger_id, int64_t entry_id, int64_t key_bytes,
-                             int64_t entry_bytes, int64_t behind_bytes) except -1:
+                             int64_t entry_bytes, int64_t trailing_bytes) except -1:
     """Of a frame, without its length."""
-    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, behind_bytes)
+    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, trailing_bytes)
     cdef int64_t size_bytes = 9 + varint_bytes(number) + varint_bytes(about_bytes) + about_bytes
     if size_bytes > ADD_FRAME_BYTES_MAX or ledger_id < 0 or entry_id < 0:
         raise LedgerFrameError(f"entry {entry_id} of {entry_bytes} bytes does not go into a frame")
@@ -44,10 +44,10 @@ cdef int64_t add_frame_bytes(uint64_t number, int64_t ledger_id, int64_t entry_i
 
 
 cdef uint8_t* put_add_head(uint8_t* at, uint64_t number, int64_t ledger_id, int64_t entry_id, bytes key,
-                           int64_t entry_bytes, int64_t behind_bytes) noexcept:
-    """Write all that stands before the entry, the frame's length included; where the entry begins."""
+                           int64_t entry_bytes, int64_t trailing_bytes) noexcept:
+    """Write the frame up to the entry, its length included; return where the entry begins."""
     cdef int64_t key_bytes = PyBytes_GET_SIZE(key)
-    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, behind_bytes)
+    cdef int64_t about_bytes = add_about_bytes(ledger_id, entry_id, key_bytes, entry_bytes, trailing_bytes)
     cdef int number_bytes = varint_bytes(number)
     put_i32(at, <int>(9 + number_bytes + varint_bytes(about_bytes) + about_bytes))
     at[4], at[5] = 0x0A, <uint8_t>(5 + number_bytes)
@@ -150,7 +150,7 @@ cdef class AddEncoder:
 
     cdef uint8_t* put_frame(self, uint8_t* at, uint64_t number, int64_t entry_id, int64_t confirmed,
                             int64_t length, const uint8_t* payload, int64_t payload_bytes) noexcept:
-        """Write a frame of a size that was asked for; where it ends."""
+        """Write a frame whose size was computed before; return where it ends."""
         cdef int64_t entry_bytes = ENTRY_HEADER_BYTES + self.digest_bytes + payload_bytes
         at = put_add_head(at, number, self.ledger_id, entry_id, self.key, entry_bytes,
                           2 if self.deferred_sync else 0)

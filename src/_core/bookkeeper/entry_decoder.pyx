@@ -1,5 +1,5 @@
-# Entries of ledgers as a client has them, many at a time: a batched answer cut into entries, their digests
-# checked, objects made of them. What is here does what `pyledger.wire.bookkeeper.entry` does to one.
+# Entries of ledgers in a client, many at a time: split a batched response into entries, check their digests,
+# make objects of them. The results are those of `pyledger.wire.bookkeeper.entry` for each entry.
 from _core.layout cimport get_i32, get_i64
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -71,7 +71,7 @@ def take_entries(type made, int kind, int64_t ledger_id, int64_t first_entry_id,
         if not entry_is_whole(kind, digest_bytes, ledger_id, entry_id, at, size_bytes):
             break
         one = PyType_GenericNew(made, None, NULL)
-        # Past the `__setattr__` of a frozen class, as its own `__init__` goes.
+        # Bypass the `__setattr__` of a frozen class, as its own `__init__` does.
         PyObject_GenericSetAttr(one, "ledger_id", of_ledger)
         PyObject_GenericSetAttr(one, "entry_id", entry_id)
         PyObject_GenericSetAttr(one, "last_add_confirmed", get_i64(at + 16))
@@ -108,7 +108,7 @@ def split_entries(body):
 
 def read_indexed_entries(bytes data not None, int64_t location, bytes slots not None, int64_t ledger_id,
                          int64_t entry_id):
-    """Entries of a piece of an entry log that stand where an index says; see _core.pyi."""
+    """Read entries of a part of an entry log that match the index; see _core.pyi."""
     cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef const uint8_t* slot = <const uint8_t*>PyBytes_AS_STRING(slots)
     cdef int64_t end = PyBytes_GET_SIZE(data)

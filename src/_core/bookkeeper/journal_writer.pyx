@@ -1,9 +1,9 @@
 # JournalWriter: the end of a bookie's journal. The thread of an event loop appends to a buffer; another
-# writes and syncs what came meanwhile, without the GIL, and notifies the event loop (an eventfd).
+# writes and syncs it without the GIL, and notifies the event loop (an eventfd).
 #
 # A batch is what one sync makes durable. It ends with padding to the block, as BookKeeper's does, and the
-# padding holds a seal: a CRC of the batch. Records have none, so only the seal tells a torn batch from a
-# whole one; readers that know of no seals read over it.
+# padding contains a seal: a CRC of the batch. Records have none, so only the seal distinguishes a torn batch
+# from a whole one; readers that do not know seals skip it.
 #
 # Invariants: synced <= written <= appended, and each only grows. A failed write or sync is never repeated: it
 # latches the writer. The lock is held to copy a record or to swap buffers, never during I/O.
@@ -49,8 +49,8 @@ cdef struct JournalBuffer:
     int64_t capacity
 
 
-cdef inline bint make_room(JournalBuffer* buffer, int64_t size_bytes) noexcept nogil:
-    """Room for `size_bytes` more, and for the padding behind them. False: no memory."""
+cdef inline bint make_space(JournalBuffer* buffer, int64_t size_bytes) noexcept nogil:
+    """Grow the capacity for `size_bytes` more and the padding after them. False: no memory."""
     cdef int64_t needed = buffer.filled + size_bytes + 2 * JOURNAL_BLOCK_BYTES
     cdef int64_t capacity = buffer.capacity
     cdef void* base
@@ -132,7 +132,7 @@ cdef class JournalWriter:
         if self.status_word != 0 or self.generation != fork_generation:
             self.refuse()
         pthread_mutex_lock(&self.lock)
-        roomy = make_room(&self.filling, size_bytes)
+        roomy = make_space(&self.filling, size_bytes)
         if roomy:
             ASSERT(size_bytes >= 0 and self.filling.filled + size_bytes <= self.filling.capacity)
             memcpy(self.filling.base + self.filling.filled, record, size_bytes)
@@ -150,7 +150,7 @@ cdef class JournalWriter:
         if self.status_word != 0 or self.generation != fork_generation:
             self.refuse()
         pthread_mutex_lock(&self.lock)
-        roomy = make_room(&self.filling, 4 + size_bytes)
+        roomy = make_space(&self.filling, 4 + size_bytes)
         if roomy:
             at = self.filling.base + self.filling.filled
             ASSERT(size_bytes >= 0 and self.filling.filled + 4 + size_bytes <= self.filling.capacity)
@@ -277,7 +277,7 @@ cdef class JournalWriter:
     cdef int write_batch(self, int64_t appended) noexcept nogil:
         """Seal, write and sync what is in `writing`; `appended` is then durable."""
         cdef JournalBuffer* batch = &self.writing
-        if not make_room(batch, 0):
+        if not make_space(batch, 0):
             errno_set(ENOSPC)
             return STATUS_IO_ERROR
         self.seal(batch)

@@ -149,7 +149,7 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         COLD_STORE(&block->state, COLD_READY);
         return;
     }
-    /* The index of a truncated file does not tell where neighbours are: free only this block's own pages. */
+    /* The index of a truncated file may be wrong about neighbours: free only this block's own pages. */
     if (is_damaged(s->mapping)) {
         last = page_floor(end);
         goto drop;

@@ -113,7 +113,7 @@ cdef cold_segment* map_segment(file_mapping* mapping, int64_t file_size) noexcep
     s.blocks_end = <int64_t>load_le64(trailer + AT_ENTRIES) - FRAME_END_BYTES
     s.region_bytes = page_ceiling(s.size_bytes) + s.block_count * <int64_t>sizeof(cold_block)
     region = MAP_FAILED
-    if leaves_heap_room(s.region_bytes):
+    if leaves_heap_space(s.region_bytes):
         region = mmap(NULL, <size_t>s.region_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
     if region == MAP_FAILED:

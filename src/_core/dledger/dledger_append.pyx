@@ -1,6 +1,6 @@
-# Appends of one entry, which a member of a group gets by the thousand: those that come together for one group
-# and member become one run, and are answered in one piece of bytes. A client's requests and their answers.
-# What is unusual is left to Python, which is the model that this is tested against.
+# Appends of one entry, of which a member receives thousands: those that arrive together for one group and
+# member become one batch, and are answered in one piece of bytes. Also the client's side.
+# Anything unusual is left to Python, which is the model that this is tested against.
 cimport cython
 from _core.layout cimport get_i32, put_i32
 from _core.text cimport is_utf8
@@ -16,12 +16,12 @@ cdef enum:
     CODE_APPEND = 50001
     CODE_APPEND_RAW = 50912
     CODE_APPENDED = 200
-    APPEND_ROOM_BYTES = 384          # of a request or answer without texts from outside
+    APPEND_FIXED_BYTES = 384         # most bytes of a request or response without its variable texts
     NO_SEXTET = 255
     ALL_NUMBERS = 15
     APPEND_HEADER_BYTES_MAX = 160
 
-# The class of answers stands above this module in the order of imports, so it is handed in.
+# The class of responses is set from outside, because its module imports this one.
 cdef object _appended_class = None
 
 
@@ -44,7 +44,7 @@ cdef struct AppendMembers:
 
 
 cdef bint note_append_member(const TextSpan* name, const TextSpan* value, AppendMembers* m) noexcept nogil:
-    """Keep a member of a request or answer; False for one that ordinary ones do not have."""
+    """Note a member of a request or response; False for one that plain ones do not have."""
     cdef bint is_text = (value.at - 1)[0] == c'"'
     if value.escaped or name.escaped:
         return False
@@ -74,7 +74,7 @@ cdef bint note_append_member(const TextSpan* name, const TextSpan* value, Append
 
 
 cdef bint read_append_members(const uint8_t* p, int64_t size, AppendMembers* m) noexcept nogil:
-    """Read a JSON object without spaces; False when Python shall do it."""
+    """Read a JSON object without spaces; False if Python must do it."""
     cdef const uint8_t* end = p + size
     cdef TextSpan name, value
     m.group = m.remote_id = m.leader_id = m.body = TextSpan(NULL, 0, False)
@@ -96,7 +96,7 @@ cdef bint read_append_members(const uint8_t* p, int64_t size, AppendMembers* m) 
 
 
 cdef inline uint8_t sextet(uint8_t letter) noexcept nogil:
-    """What a letter of base64 says."""
+    """Value of a letter of base64."""
     if c'A' <= letter <= c'Z':
         return letter - c'A'
     if c'a' <= letter <= c'z':
@@ -167,7 +167,7 @@ cdef class AppendBatch(DecodedRequest):
 
 
 cdef bytes appended_body(const uint8_t* frame, int64_t size, int32_t code, AppendMembers* m):
-    """The one body of an append, whose group and member are told; None for Python to decode."""
+    """The body of an append of one entry that names its group and member; None if Python must decode it."""
     cdef int64_t head_bytes, body_bytes
     if code == CODE_APPEND:
         if not read_append_members(frame, size, m) or m.body.at == NULL:
@@ -217,7 +217,7 @@ cdef AppendBatch run_with(AppendBatch run, data, const uint8_t* base, int64_t at
 
 @cython.final
 cdef class AppendAnswers:
-    """Writes a leader's answers to appends that went well; see _core.pyi."""
+    """Encodes a leader's responses to successful appends; see _core.pyi."""
 
     cdef bytes before                # the response's JSON up to the index
     cdef bytes middle                # from there up to the offset
@@ -227,9 +227,9 @@ cdef class AppendAnswers:
         self.middle = b',"leaderId":%b,"pos":' % leader_id
 
     def encode(self, list opaques not None, int64_t first_index, offsets not None, int64_t term):
-        """The answers to requests of one entry each, in one piece."""
+        """Encode the responses to requests of one entry each, in one piece."""
         cdef int64_t count = len(opaques)
-        cdef int64_t each = APPEND_ROOM_BYTES + len(self.before) + len(self.middle)
+        cdef int64_t each = APPEND_FIXED_BYTES + len(self.before) + len(self.middle)
         cdef bytes room = PyBytes_FromStringAndSize(NULL, count * each)
         cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(room)
         cdef uint8_t* to = start
@@ -252,7 +252,7 @@ cdef class AppendAnswers:
 
 @cython.final
 cdef class AppendHead:
-    """What the appends for one group and member have in common; see _core.pyi."""
+    """The fields that all appends to one group and member share; see _core.pyi."""
 
     cdef bytes head
 
@@ -303,7 +303,7 @@ cdef class AppendFuture(ResponseFuture):
         return self.response
 
     cdef bint read(self, const CommandHead* head, const uint8_t* body, int64_t body_bytes):
-        """Take what an answer says; False for Python to read it."""
+        """Decode a response; False if Python must decode it."""
         cdef AppendMembers m
         if (head.code != 0 and head.code != CODE_APPENDED) or _appended_class is None:
             return False

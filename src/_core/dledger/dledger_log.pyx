@@ -1,6 +1,6 @@
 # DLedgerLog: the data files and index files of a DLedger log, appended to and read together.
-# The interpreter lock is the append lock: `make_room` may let go of it, so an entry's index and place are
-# chosen behind it. Invariant: entries begin_index..end_index are contiguous, each has its unit at index * 32,
+# The interpreter lock is the append lock: `make_space` may release it, so an entry's index and offset are
+# chosen after it. Invariant: entries begin_index..end_index are contiguous, each has its unit at index * 32,
 # and end_index is published after the bytes of both.
 from _core.layout cimport PARSED_RECORD, get_i32, put_i32, put_i64
 from _core.dledger_layout cimport (ENTRY_BYTES_MAX, ENTRY_FILLER, ENTRY_HEAD_BYTES, ENTRY_NORMAL,
@@ -20,7 +20,7 @@ cimport cython
 from pyledger import errors
 
 cdef enum:
-    STAGE_BYTES = 256 << 10          # entries of a run that are written with one system call
+    STAGE_BYTES = 256 << 10          # bytes of entries that are written with one system call
 
 
 @cython.final
@@ -35,11 +35,11 @@ cdef class DLedgerLog:
     cdef readonly bint seal
     cdef public int64_t term             # of entries that `CommitLog` makes
     cdef readonly int64_t patch_at       # where in a body its physical offset is written; -1: nowhere
-    # A run is put together here and written with `pwrite`: the kernel takes many pages for the price of a
-    # few, where touching them in the mapping is a fault for each, and another one after each flush.
-    # Nobody sees an entry that stands only here: end_index is not raised before the bytes are in the file.
-    # Where the interpreter lock may be let go nothing stands here, and nothing is put here meanwhile: entries
-    # of other threads are no part of this run.
+    # A batch is encoded here and written with one `pwrite`, which costs little more for many pages than for a
+    # few; writing to the mapping costs a page fault for each page, and another one after each flush.
+    # No reader sees an entry that is only here: end_index is raised after the bytes are in the file.
+    # The buffer is empty, and stays empty, wherever the interpreter lock may be released, so that entries of
+    # other threads never become part of this batch.
     cdef uint8_t* stage
     cdef int64_t staged_bytes
     cdef int64_t staged_count
@@ -62,7 +62,7 @@ cdef class DLedgerLog:
         self.let_go()
 
     def set_range(self, int64_t begin_index, int64_t end_index, int64_t end_term):
-        """Say what the files hold, after recovery, truncation or removal of files."""
+        """Set what the files hold, after recovery, truncation or removal of files."""
         self.let_go()
         self.begin_index = begin_index
         self.end_index = end_index
@@ -80,7 +80,7 @@ cdef class DLedgerLog:
         self.units.close()
 
     cdef void let_go(self) noexcept:
-        """Keep no file open: one that is removed would keep its room on the disk."""
+        """Keep no file open: a removed file that is open still takes space on the disk."""
         if self.stage_fd >= 0:
             c_close(self.stage_fd)
         self.stage_fd = -1
@@ -103,7 +103,7 @@ cdef class DLedgerLog:
         return min(<int64_t>ENTRY_BYTES_MAX, self.data.file_size_bytes - FILLER_BYTES_MIN) - ENTRY_HEAD_BYTES
 
     def append_many(self, int64_t term, bodies not None):
-        """Append entries as a leader, one after the other; return their places."""
+        """Append entries as a leader; return their offsets."""
         cdef Entry entry
         cdef Py_buffer view
         cdef int64_t limit = self.body_bytes_max()
@@ -148,7 +148,7 @@ cdef class DLedgerLog:
                     p = <const uint8_t*>view.buf + at
                     size_bytes = get_i32(p) if view.len - at >= 4 else -1
                     if not 0 <= size_bytes <= view.len - at - 4:
-                        raise errors.InvariantError("the lengths of bodies were not looked at before")
+                        raise errors.InvariantError("the lengths of bodies do not add up; use count_bodies")
                     if size_bytes > limit:
                         raise errors.RecordTooLargeError("the body of an entry", size_bytes, limit)
                     at += 4 + size_bytes
@@ -210,7 +210,7 @@ cdef class DLedgerLog:
             PyBuffer_Release(&view)
 
     cdef int put_next(self, Entry* e, const uint8_t* body, Py_ssize_t size_bytes, int64_t pos) except -1:
-        """Write an entry and its unit. `pos` -1: any place, as the entry is ours."""
+        """Write an entry and its unit. `pos` -1: any offset, as the entry is our own."""
         cdef MappedFile file
         cdef uint8_t* where
         cdef int64_t epoch
@@ -219,7 +219,7 @@ cdef class DLedgerLog:
                                              ENTRY_BYTES_MAX - ENTRY_HEAD_BYTES)
         e.body_bytes = <int32_t>size_bytes
         e.size_bytes = <int32_t>(size_bytes + ENTRY_HEAD_BYTES)
-        self.make_room(e.size_bytes, 1, pos)
+        self.make_space(e.size_bytes, 1, pos)
         file = self.data.last
         e.index = self.next_index()
         e.pos = file.start_offset + file.wrote + self.staged_bytes
@@ -238,8 +238,8 @@ cdef class DLedgerLog:
         return 0
 
     cdef int enter(self, int64_t epoch, int64_t position, int64_t size_bytes) except -1:
-        """Make an entry of the own term of a body that was written behind room for a head, at a position of
-        the last file, which `has_room` found."""
+        """Make an entry of the own term of a body that is already written, by adding its head at `position`
+        of the last file. `has_space` must be true."""
         cdef MappedFile file = self.data.last
         cdef Entry entry
         ASSERT(self.staged_bytes == 0)
@@ -310,7 +310,7 @@ cdef class DLedgerLog:
         self.staged_bytes = self.staged_count = 0
 
     cdef bint write_at_end(self, MappedFile file) noexcept:
-        """Write what was put together with `pwrite`; False where the system refuses."""
+        """Write the encoded batch with `pwrite`; False if the system reports an error."""
         cdef int64_t done = 0
         cdef ssize_t wrote
         if self.staged_for is not file:
@@ -325,9 +325,9 @@ cdef class DLedgerLog:
             done += max(<ssize_t>0, wrote)
         return self.stage_fd >= 0
 
-    cdef inline bint has_room(self, int64_t size_bytes, int64_t count) noexcept:
-        """Whether `count` entries of so many bytes together go into the last file, and their units into the
-        index. Never lets go of the interpreter lock."""
+    cdef inline bint has_space(self, int64_t size_bytes, int64_t count) noexcept:
+        """Whether `count` entries of `size_bytes` together fit into the last file, and their units into the
+        index. Never releases the interpreter lock."""
         cdef MappedFile file = self.data.last
         return (self.data.takes_appends() and self.has_unit_room(count)
                 and file.wrote + self.staged_bytes + size_bytes + FILLER_BYTES_MIN <= file.allocated)
@@ -344,10 +344,10 @@ cdef class DLedgerLog:
         return file.allocated == file.size_bytes and self.units.spare is not None and (
             beyond <= self.units.spare.allocated)
 
-    cdef int make_room(self, int64_t size_bytes, int64_t count, int64_t pos) except -1:
-        """Return when `has_room` is true, for an entry whose leader has it at `pos` (-1: any place is good).
+    cdef int make_space(self, int64_t size_bytes, int64_t count, int64_t pos) except -1:
+        """Return when `has_space` is true, for an entry that its leader has at `pos` (-1: any offset).
 
-        Other threads may append meanwhile: nothing from before counts.
+        Other threads may append meanwhile, so what was read before is out of date.
         """
         cdef bint staging = self.staging
         cdef bint early
@@ -361,14 +361,14 @@ cdef class DLedgerLog:
             early = pos >= 0 and pos != self.place_of(size_bytes)
             if early and not self.may_close_at(pos):
                 raise errors.EntryPositionError(self.data.folder, pos, self.place_of(size_bytes))
-            if not early and self.has_room(size_bytes, count):
+            if not early and self.has_space(size_bytes, count):
                 self.staging = staging
                 return 0
             self.end_run()
             self.extend(size_bytes, count, early)
 
     cdef int64_t place_of(self, int64_t size_bytes) noexcept:
-        """Where an entry of so many bytes goes: behind the last one, or to the start of the next file."""
+        """Offset of the next entry of this size: after the last one, or at the start of the next file."""
         cdef MappedFile file = self.data.last
         cdef int64_t position
         if file is None:
@@ -385,8 +385,10 @@ cdef class DLedgerLog:
                 and pos == file.start_offset + file.size_bytes)
 
     cdef int extend(self, int64_t size_bytes, int64_t count, bint early) except -1:
-        """Do one thing that is missing for `has_room`; `early`: the last file is to be closed whatever its
-        room. May let go of the interpreter lock."""
+        """Do one step towards `has_space`; `early`: close the last file even if it has free space.
+
+        May release the interpreter lock.
+        """
         cdef MappedFile file
         self.data.check_writable()
         file = self.units.writable_file(self.next_index() * INDEX_UNIT_BYTES)
@@ -406,9 +408,9 @@ cdef class DLedgerLog:
         return self.data.reserve(file, file.wrote + size_bytes + FILLER_BYTES_MIN)
 
     cdef int fill(self, MappedFile file, int64_t next_bytes) except -1:
-        """Close the last file with a filler, once the next one has room; its bytes beyond are zero already.
+        """Close the last file with a filler, once the next one has space; its bytes beyond are zero already.
 
-        A full disk so leaves no filler: one that this member alone has gives later entries another place.
+        So a full disk leaves no filler, which would shift the offsets of later entries on this member only.
         """
         if self.data.spare is None or self.data.spare.allocated < next_bytes:
             self.data.reserve(file, file.wrote + FILLER_BYTES_MIN)
@@ -440,11 +442,11 @@ cdef class DLedgerLog:
         return file
 
     def start_at(self, int64_t index, int64_t pos, int64_t term):
-        """Let an empty log begin with entry `index` at `pos`, behind a head filler; see _core.pyi."""
+        """Let an empty log begin with entry `index` at `pos`, after a head filler; see _core.pyi."""
         cdef MappedFile file
         cdef int64_t position
         if self.data.run or self.units.run:
-            raise errors.InvariantError("only a log without files can start anew")
+            raise errors.InvariantError("only a log without files can start at another index")
         file = self.data.writable_file(pos)
         position = pos - file.start_offset
         if position >= FILLER_BYTES_MIN:
@@ -462,7 +464,7 @@ cdef class DLedgerLog:
         self.units.publish(file, index * INDEX_UNIT_BYTES - file.start_offset, self.units.append_epoch)
 
     def put_units(self, int64_t start):
-        """Write the index anew for the entries that stand from the place `start` on, to the log's end."""
+        """Rebuild the index for the entries from offset `start` to the log's end."""
         cdef EntryWalk w = [start, 0, -1, -1, -1, -1, -1, -1, 0, True]
         cdef LogView view = self.data.view()
         cdef Entry entry

@@ -1,4 +1,4 @@
-# Entries of a DLedgerLog by their index: its unit tells where one stands, and is compared with it.
+# Entries of a DLedgerLog by their index: the unit has the offset of the entry, and must match it.
 from _core.layout cimport PARSED_BAD_CRC, PARSED_RECORD, PARSED_SHORT, get_i64
 from _core.dledger_layout cimport INDEX_UNIT_BYTES, Entry, parse_entry, unit_agrees
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -31,13 +31,13 @@ cdef int find_entry(DLedgerLog log, int64_t index, Entry* e) except -1:
             status = PARSED_BAD_CRC
     check_entry_intact(log)
     if status != PARSED_RECORD:
-        problem = _ENTRY_PROBLEMS.get(status, "a filler stands here, no entry")
+        problem = _ENTRY_PROBLEMS.get(status, "there is a filler, not an entry")
         raise errors.CorruptRecordError(log.data.folder if file is None else file.path, offset, problem)
     return 0
 
 
 cdef int check_entry_intact(DLedgerLog log) except -1:
-    """Raise when bytes of an index file or a data file are gone: any, as that is rare and looked at once."""
+    """Raise if bytes of any index or data file are gone; which one does not matter, as that is rare."""
     cdef MappedFile file
     if damaged_mappings != 0:
         for file in log.units.run + log.data.run:

@@ -28,7 +28,7 @@ cdef dict _ENTRY_PROBLEMS = {
     PARSED_BAD_MAGIC: "no entry starts here (unknown magic)",
     PARSED_BAD_SIZE: "its lengths do not add up",
     PARSED_BAD_CRC: "its body does not match the checksum stored with it",
-    PARSED_BAD_POSITION: "it names another position than where it stands",
+    PARSED_BAD_POSITION: "its stored position is not its own",
     ENTRY_BAD_INDEX: "its index does not follow that of the entry before it",
     ENTRY_BAD_TERM: "its term is lower than that of the entry before it",
 }
@@ -48,7 +48,7 @@ cdef struct EntryWalk:
 
 
 cdef inline int32_t seal_of(const uint8_t* head) noexcept nogil:
-    """CRC-32 of an entry's head, its body CRC included; never 0. It stands in the field `chainCrc`."""
+    """CRC-32 of an entry's head, its body CRC included; never 0. It is stored in the field `chainCrc`."""
     cdef uint32_t crc = crc32_update(crc32_update(0, head, 36), head + 40, 8)
     return <int32_t>(crc if crc != 0 else 1)
 
@@ -81,7 +81,7 @@ cdef int check_entry(EntryWalk* w, const Entry* e) noexcept nogil:
 
 
 cdef int next_entry(LogView view, LogView units, EntryWalk* w, Entry* e) noexcept nogil:
-    """Step to the next sound entry: PARSED_RECORD, or why there is none."""
+    """Step to the next valid entry: PARSED_RECORD, or why there is none."""
     cdef int64_t available = 0
     cdef const uint8_t* where
     cdef int status
@@ -147,7 +147,7 @@ cdef tuple entry_tuple(const Entry* e):
 
 @cython.final
 cdef class EntryStop:
-    """Where and why a walk over a DLedger log ended, and what it met on its way."""
+    """Where and why a walk over a DLedger log ended, and what it found."""
 
     cdef EntryWalk walk
     cdef readonly str status
@@ -223,7 +223,7 @@ def scan_entries(LogView view not None, int64_t start, *, LogView units=None, in
 
 @cython.final
 cdef class EntryScan:
-    """Iterates over the entries from a place on; `stop` tells afterwards why it ended."""
+    """Iterates over the entries from an offset on; afterwards `stop` has the reason why it ended."""
 
     cdef LogView view
     cdef EntryWalk walk
@@ -253,7 +253,7 @@ cdef class EntryScan:
 
 
 def read_entry(LogView view not None, int64_t offset):
-    """The entry at a place of the log, its checksum checked; see _core.pyi."""
+    """The entry at an offset of the log, its checksum checked; see _core.pyi."""
     cdef Entry entry
     cdef int64_t available = 0
     cdef const uint8_t* where = view.at(offset, &available)
@@ -265,7 +265,7 @@ def read_entry(LogView view not None, int64_t offset):
             status = PARSED_BAD_CRC
     if status != PARSED_RECORD:
         view.check_intact(offset, offset + 1)
-        problem = _ENTRY_PROBLEMS[status] if status != PARSED_BLANK else "a filler stands here, no entry"
+        problem = _ENTRY_PROBLEMS[status] if status != PARSED_BLANK else "there is a filler, not an entry"
         raise errors.CorruptRecordError(view.path_at(offset), offset, problem)
     found = entry_tuple(&entry)
     view.check_intact(offset, offset + 1)

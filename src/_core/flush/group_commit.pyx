@@ -11,7 +11,7 @@
 # loop watches, at most once; the loop then completes every future that was reached.
 #
 # Invariants: flushed_where only grows; no caller returns before its bytes are durable, and none succeeds
-# after `fail` that had not before. The lock is held briefly, never while Python code runs.
+# after `fail` unless it had succeeded before. The lock is held briefly, never while Python code runs.
 from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.posix cimport fork_generation, load_acquire, store_release
@@ -453,7 +453,7 @@ cdef class GroupCommit:
         cdef int failure = 0
         cdef int woken = 1
         if file is None:
-            # Nothing is written yet: whoever writes first also makes the file.
+            # Nothing is written yet: the first append also creates the file.
             with nogil:
                 woken = self.await_request(deadline_ns)
                 if woken == 1:

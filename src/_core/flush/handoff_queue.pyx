@@ -1,6 +1,6 @@
 # Handoff: wakes the threads whose flush completed one at a time, so that they do not all compete for the GIL.
 #
-# One thread runs. The next one is already awake and spins briefly without the GIL until it is handed the run;
+# One thread runs. The next one is already awake and spins briefly without the GIL until the handoff;
 # the others sleep. A thread hands over when it waits again and has released the GIL: the GIL is then free for
 # the next thread, which is on a processor, and no message pays for a wake-up of its own. A thread that does
 # other things first is not waited for: after the spin the next one runs, and wakes another only once it has

@@ -1,6 +1,6 @@
 # LogSender: a part of the log as frames `i64 physical offset | i32 size | size bytes` into a slave's socket,
-# from where it stands in mapped memory. What may be sent its caller says; it cuts that where a frame is full
-# or a file ends, and keeps what the kernel did not take of the last frame in mind.
+# directly from mapped memory. The caller sets the range. A frame ends when it is full or at the end of a
+# file; the part of the last one that the kernel did not accept is remembered.
 # Invariant: `next` is where the next frame begins; the frame before it may be unfinished.
 from _core.posix cimport iovec, load_acquire, store_release
 from libc.errno cimport EAGAIN, EINTR, EIO, errno
@@ -107,7 +107,7 @@ cdef class LogSender:
         return self.next
 
     def beat(self, int64_t offset):
-        """Send an empty frame, which tells where the next one begins."""
+        """Send an empty frame with the offset of the next one."""
         cdef Frames frames
         self.enter(offset)
         self.begin_frame(0)
@@ -201,7 +201,7 @@ cdef class LogSender:
         return SEND_ALL if sent == frames.size else SEND_BLOCKED
 
     cdef void note(self, const Frames* frames, int64_t sent) noexcept nogil:
-        """So many bytes of the parts went."""
+        """Record that `sent` bytes of the parts were sent."""
         cdef int64_t rest = self.begun_size + FRAME_HEADER_BYTES - self.begun_done
         cdef int64_t at = self.next
         cdef int64_t size
@@ -236,7 +236,7 @@ cdef class LogSender:
                     outcome = SEND_PART
             grown = load_acquire(&last.wrote) - seen
             if rests and grown > 0 and outcome == SEND_PART:
-                # Two bytes for each that is put, at least: it shall come nearer.
+                # Send at least two bytes for each one appended, so that the lag shrinks.
                 if 2 * grown < self.next - begin:
                     usleep(STREAM_PAUSE_US)
                 seen += grown

@@ -1,7 +1,7 @@
 # ReplicaLog: the end of a slave's commit log. A master's bytes arrive as they are in its log, split anywhere,
 # and are written exactly at the log's end. They count as whole once they are checked to be records.
 # Invariants: whole <= wrote_where; both only grow, except by `truncate_partial`. One thread appends; a second
-# one is rejected meanwhile. Readers, the dispatcher and the flush see only whole records.
+# one is rejected. Readers, the dispatcher and the flush see only whole records.
 #
 # Bytes are written by a system call, not through the mapping: the fault on a new page costs more than its
 # bytes, even when pages are made ahead of time. The kernel must not read ahead there: it
@@ -33,7 +33,7 @@ cdef struct Parts:
 
 
 cdef int write_at(int fd, Parts* parts, int64_t position) noexcept nogil:
-    """All parts, one behind the other. 0, or an errno."""
+    """Write all parts one after the other. 0, or an errno."""
     cdef iovec* at = parts.at
     cdef int count = parts.count
     cdef ssize_t put
@@ -67,7 +67,7 @@ cdef void advise_reads(MappedFile file, int advice) noexcept:
 
 cdef int64_t gather_frames(const uint8_t* data, int64_t size, int64_t end, int64_t room,
                            Parts* parts) noexcept nogil:
-    """The whole frames in order that `data` begins with, as far as there is room; how many bytes they are."""
+    """Gather the whole consecutive frames at the start of `data` that fit into `room`; return their bytes."""
     cdef const uint8_t* frame
     cdef int64_t body, used = 0
     parts.count = 0
@@ -95,9 +95,9 @@ cdef class ReplicaLog:
     cdef int64_t last_store_timestamp
     cdef MappedFile written              # the file that `fd` writes to
     cdef int64_t fd_start                # its start
-    cdef int64_t refused_at              # position of the record that was refused last
+    cdef int64_t rejected_at              # position of the last rejected record
     cdef int fd
-    cdef bint appending                  # a thread is at it, with the interpreter lock or without
+    cdef bint appending                  # a thread appends, with the interpreter lock or without
 
     def __cinit__(self):
         self.fd = self.fd_start = -1
@@ -173,7 +173,7 @@ cdef class ReplicaLog:
         return used
 
     cdef int start_append(self) except -1:
-        """Where the log ends counts until `appending` is reset, though the interpreter lock is let go."""
+        """Reserve the log's end until `appending` is reset, even while the interpreter lock is released."""
         if self.appending:
             raise errors.InvariantError(f"{self.queue.folder}: two threads append what a master sent")
         self.appending = True
@@ -198,7 +198,7 @@ cdef class ReplicaLog:
         return 0
 
     cdef inline bint is_ready(self, MappedFile file, int64_t end) noexcept nogil:
-        """Whether `place` may go on up to a position of a file."""
+        """Whether `place` may continue up to a position of a file."""
         return end <= file.allocated and (file.pool != NULL or self.fd_start == file.start_offset)
 
     cdef int make_ready(self, MappedFile file, int64_t end) except -1:
@@ -237,7 +237,7 @@ cdef class ReplicaLog:
         return 0
 
     cdef void let_go(self) noexcept:
-        """Keep no file open: a log that nobody appends to may be deleted or moved."""
+        """Keep no file open: a log without appends may be deleted or moved."""
         if self.fd >= 0:
             c_close(self.fd)
         self.fd = self.fd_start = -1
@@ -246,7 +246,7 @@ cdef class ReplicaLog:
             self.written = None
 
     def truncate_partial(self):
-        """Take back the bytes behind the last whole record, durably; how many there were."""
+        """Truncate the bytes after the last whole record, durably; return their number."""
         cdef int64_t rest
         self.start_append()
         try:
@@ -278,7 +278,7 @@ cdef class ReplicaLog:
                     position = end
                 break
             if status != PARSED_RECORD or record.physical_offset != file.start_offset + position:
-                self.refused_at = position
+                self.rejected_at = position
                 return REFUSED_RECORD
             timestamp = max(timestamp, record.store_timestamp)
             position += record.size_bytes
@@ -291,7 +291,7 @@ cdef class ReplicaLog:
         if outcome == REFUSED_FILE_SIZE:
             self.raise_other_size(file)
         if outcome == REFUSED_RECORD:
-            raise errors.CorruptRecordError(file.path, file.start_offset + self.refused_at,
+            raise errors.CorruptRecordError(file.path, file.start_offset + self.rejected_at,
                                             "the master's bytes are no record that belongs here")
         raise_errno(outcome, file.path, "write to")
         return 0

@@ -43,11 +43,11 @@ cdef enum:
     FEED_READ_BYTES = 512 << 10      # at once: it is still in the cache when it is written
     FEED_GOES_ON = 0
     FEED_TIME_IS_OVER = 1
-    FEED_NOT_READY = 2               # the log's file needs room
-    FEED_OTHER = 3                   # what is held is for the machine
-    FEED_STORED = 4                  # it counts only when it is on disk
+    FEED_NOT_READY = 2               # the log's file needs allocated space
+    FEED_OTHER = 3                   # the held bytes are for the state machine
+    FEED_STORED = 4                  # stored, and to be reported only once on disk
     FEED_CLOSED = 5
-    FEED_REPORT_CUT = 6
+    FEED_REPORT_PARTIAL = 6
     FEED_REFUSED = 1 << 10           # and the errno of a write to the log
     FEED_ERRNO = 1 << 20             # and that of the socket
 
@@ -107,8 +107,8 @@ cdef class ReplicaReceiver:
         store_word(&self.bell_armed, 1)
 
     def report(self, int64_t offset):
-        """Report a physical offset; False: the kernel had no room, so the connection is of no use."""
-        if self.tell(offset) == FEED_REPORT_CUT:
+        """Report a physical offset. False if the send buffer was full: drop the connection."""
+        if self.send_report(offset) == FEED_REPORT_PARTIAL:
             return False
         return True
 
@@ -130,8 +130,8 @@ cdef class ReplicaReceiver:
             return self.take_held()
         if outcome == FEED_CLOSED:
             self.closed = True
-        elif outcome == FEED_REPORT_CUT:
-            raise BlockingIOError("a report was cut")
+        elif outcome == FEED_REPORT_PARTIAL:
+            raise BlockingIOError("a report was sent only in part")
         elif outcome >= FEED_ERRNO:
             raise OSError(outcome - FEED_ERRNO, os.strerror(outcome - FEED_ERRNO))
         elif outcome < 0 or outcome >= FEED_REFUSED:
@@ -172,7 +172,7 @@ cdef class ReplicaReceiver:
         return outcome
 
     cdef int store_held(self, MappedFile file) noexcept nogil:
-        """Store the whole frames that are held, and tell of them."""
+        """Store the whole frames that are held, and report them."""
         cdef Parts parts
         cdef int64_t used, whole
         cdef int outcome
@@ -189,7 +189,7 @@ cdef class ReplicaReceiver:
             self.begin += used
             whole = self.log.whole
             if self.reports and whole > self.reported:
-                outcome = self.tell(whole)
+                outcome = self.send_report(whole)
                 if outcome != FEED_GOES_ON:
                     return outcome
             self.dispatcher.wake()
@@ -208,19 +208,19 @@ cdef class ReplicaReceiver:
         return (get_i64(frame) == file.start_offset + file.wrote and 0 < size <= file.size_bytes - file.wrote
                 and size <= FEED_BUFFER_BYTES - FRAME_HEADER_BYTES)
 
-    cdef int tell(self, int64_t offset) noexcept nogil:
-        """Report a physical offset. Eight bytes: the kernel has room, or nobody has read for very long."""
+    cdef int send_report(self, int64_t offset) noexcept nogil:
+        """Report a physical offset. The send buffer has space for it unless the master stopped reading."""
         cdef uint8_t words[8]
         cdef ssize_t sent = -1
         put_report(words, offset)
         while sent < 0:
             sent = c_send(self.fd, words, sizeof(words), MSG_DONTWAIT | MSG_NOSIGNAL)
             if sent < 0 and errno == EAGAIN:
-                return FEED_REPORT_CUT
+                return FEED_REPORT_PARTIAL
             if sent < 0 and errno != EINTR:
                 return FEED_ERRNO + errno
         if sent != sizeof(words):
-            return FEED_REPORT_CUT
+            return FEED_REPORT_PARTIAL
         store_release(&self.reported, offset)
         store_release(&self.wrote_ns, monotonic_ns())
         return FEED_GOES_ON

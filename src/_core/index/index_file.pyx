@@ -36,7 +36,7 @@ cdef struct IndexCursor:
     int64_t end_timestamp
     int64_t begin_physical
     int64_t end_physical
-    int64_t reserved                 # bytes of the file with blocks behind them
+    int64_t reserved                 # bytes of the file with allocated blocks
     int64_t file_size
     int32_t slots_used
     int32_t count                    # number of the next entry; the first is 1
@@ -224,7 +224,7 @@ cdef class IndexFile:
         room = self.file.mapped_bytes - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES
         if entries <= 0:
             entries = room // INDEX_ENTRY_BYTES
-        # A file that was cut short can still be read.
+        # A truncated file can still be read.
         needed = 0 if self.readonly else entries * INDEX_ENTRY_BYTES
         if not 0 < slots < INT32_MAX or not 1 < entries < INT32_MAX or room < needed:
             raise errors.StoreFormatError(
@@ -422,7 +422,7 @@ cdef int64_t find_slot_count(MappedFile file) except -1:
 
 
 cdef bint slots_agree(MappedFile file, int64_t slots) noexcept nogil:
-    """Whether the first and the last entry stand where the header and their slots say."""
+    """Whether the first and the last entry agree with the header and their slots."""
     cdef int64_t entries_at = INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES
     cdef int32_t count = get_i32(file.base + AT_INDEX_COUNT)
     cdef int32_t hash = 0

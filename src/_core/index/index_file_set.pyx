@@ -73,7 +73,7 @@ cdef class IndexFileSet:
 
     @property
     def end_physical_offset(self):
-        """Start of the last record with an entry; -1 without one. Dispatch for the index goes on here."""
+        """Start of the last record with an entry, where dispatch continues; -1 without one."""
         cdef IndexFile file
         for file in reversed(self.files):
             if file.entry_count > 1:
@@ -88,7 +88,7 @@ cdef class IndexFileSet:
         return <IndexFile>self.files[len(self.files) - 1] if self.files else None
 
     cdef int roll(self) except -1:
-        """Add a file that goes on from the last one's end."""
+        """Add a file that continues at the last one's end."""
         cdef IndexFile last = self.last_file()
         previous = (0, 0)
         name = self.name_file()
@@ -103,8 +103,8 @@ cdef class IndexFileSet:
         self.files = [*self.files, file]
         return 0
 
-    cdef int make_room(self, int status) except -1:
-        """Do what a nogil put asked for; the caller then puts again."""
+    cdef int make_space(self, int status) except -1:
+        """Provide what a nogil put needs; the caller then puts again."""
         if self.closed:
             raise errors.StoreClosedError(self.folder)
         if self.readonly:
@@ -114,7 +114,7 @@ cdef class IndexFileSet:
         raise_errno(self.last_file().cursor.error, self.folder, "allocate space for")
 
     cdef int32_t entries_of_last_record(self) noexcept:
-        """Entries of the last indexed record; a dispatch cut short may have put some of its keys only."""
+        """Entries of the last indexed record; an interrupted dispatch may have put only some of its keys."""
         cdef int32_t found = 0
         cdef int32_t number
         cdef int64_t offset = -1
@@ -141,7 +141,7 @@ cdef class IndexFileSet:
                                  slot_of(&last.cursor, hash))
             if status >= 0:
                 return
-            self.make_room(status)
+            self.make_space(status)
 
     def query(self, str topic, str key, int64_t begin_ms=0, int64_t end_ms=0x7FFFFFFFFFFFFFFF,
               int limit=QUERY_MAX):

@@ -1,5 +1,5 @@
 # KeyCollector: the keys that dispatch would put into the index, in memory: for folders that must not change
-# and whose index files are missing or behind, and to hold index files against the log.
+# and whose index files are missing or incomplete, and to compare index files with the log.
 from _core.layout cimport (PARSED_RECORD, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK, Record)
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,6 +1,6 @@
-# CommitLog appends records to the run of mapped files; a QueueAppender is the prepared way to one queue.
-# The interpreter lock is the append lock. `make_room` may let go of it, so nothing is decided before: what
-# `has_room` finds holds as long as nothing lets go of the lock, which `MappedFileQueue.publish` asserts.
+# CommitLog appends records to a mapped file queue; a QueueAppender does so for one queue.
+# The interpreter lock is the append lock. `make_space` may release it, so nothing is decided before it; the
+# result of `has_space` is valid until the lock is released, which `MappedFileQueue.publish` asserts.
 # Invariant: the queue offsets of one (topic, queue) are dense, and store timestamps never fall along the log.
 from _core.layout cimport (SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK,
                            SYS_TRANSACTION_NONE)
@@ -84,8 +84,8 @@ cdef class CommitLog:
     cdef readonly bint strict_topics
     cdef bytes store_host_bytes
     cdef dict appenders
-    cdef DLedgerLog entries             # each record becomes the body of one; None: the log has records alone
-    cdef int64_t head_bytes          # that stand before a record
+    cdef DLedgerLog entries             # each record becomes the body of one; None: records only
+    cdef int64_t head_bytes          # of the entry head before each record
     cdef object append_error         # makes the error of every append; None: appends are accepted
     cdef EventNotifier notifier
 
@@ -226,11 +226,11 @@ cdef class CommitLog:
             encoded += b"\x02"
         base = -1
         while base != appender.next_offset:
-            # Another thread may take this queue offset while room is made.
+            # Another thread may take this queue offset while a file is added.
             base = appender.next_offset
             numbered = encoded + b"INNER_NUM\x01%d\x02INNER_BASE\x01%d\x02" % (count, base)
             template = appender.fill_draft(&draft, tags, keys, numbered, born_host, &with_host)
-            self.make_room(self.head_bytes + self.record_size(template, &draft), 1)
+            self.make_space(self.head_bytes + self.record_size(template, &draft), 1)
         size_bytes = self.place(template, appender, &draft, count)
         self.wake()
         return draft.physical_offset, size_bytes, draft.queue_offset, draft.store_timestamp, count
@@ -243,7 +243,7 @@ cdef class CommitLog:
         write_rows(self, topic, queue_ids, body_offsets, bodies, property_offsets, properties, born_ms,
                    store_timestamp_ms)
 
-    # -- the one place where records come to stand
+    # -- the only code that writes records at the end of the log
 
     cdef int64_t place_batch(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
                              const uint8_t* batch, int64_t batch_bytes, OffsetList* written) except -1:
@@ -259,7 +259,7 @@ cdef class CommitLog:
         if batch_bytes > self.max_message_size_bytes:
             raise errors.RecordTooLargeError("batch", batch_bytes, self.max_message_size_bytes)
         while True:
-            # Measured anew after each wait for room: the caller's buffer may have changed meanwhile.
+            # Measure again after each wait for space: the caller's buffer may have changed meanwhile.
             at = total = count = 0
             while at < batch_bytes:
                 at = read_batch_item(batch, at, batch_bytes, d)
@@ -268,9 +268,9 @@ cdef class CommitLog:
             if count == 0:
                 raise errors.IllegalMessageError("the batch is empty")
             keep_offsets(written, count)
-            if self.has_room(total, count):
+            if self.has_space(total, count):
                 break
-            self.make_room(total, count)
+            self.make_space(total, count)
         at = 0
         while at < batch_bytes:
             at = read_batch_item(batch, at, batch_bytes, d)
@@ -319,13 +319,13 @@ cdef class CommitLog:
 
     cdef int64_t place(self, const RecordTemplate* t, QueueAppender appender, Draft* d,
                        int64_t units) except -1:
-        """Write one record at the end and publish it; its size. The queue goes on by `units`."""
+        """Write one record at the end, publish it, advance the queue by `units`; return the record's size."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t size_bytes = self.record_size(t, d)
         cdef int64_t epoch, position
-        if not self.has_room(self.head_bytes + size_bytes, 1):
-            self.make_room(self.head_bytes + size_bytes, 1)
+        if not self.has_space(self.head_bytes + size_bytes, 1):
+            self.make_space(self.head_bytes + size_bytes, 1)
             if d.follows_clock:
                 d.store_timestamp = 0
         epoch = queue.append_epoch
@@ -347,15 +347,15 @@ cdef class CommitLog:
             queue.publish(file, position + size_bytes, epoch)
         return size_bytes
 
-    cdef inline bint has_room(self, int64_t size_bytes, int64_t count) noexcept:
-        """Whether `count` records of so many bytes together, heads of entries included, can be placed now:
-        all in the last file, and a blank record behind them. Never lets go of the interpreter lock."""
+    cdef inline bint has_space(self, int64_t size_bytes, int64_t count) noexcept:
+        """Whether `count` records of `size_bytes` together, entry heads included, and a blank record fit into
+        the last file now. Never releases the interpreter lock."""
         cdef MappedFileQueue queue = self.queue
         if self.append_error is not None:
             return False
         if self.entries is not None:
             self.entries.end_run()
-            return self.entries.has_room(size_bytes, count)
+            return self.entries.has_space(size_bytes, count)
         return queue.takes_appends() and queue.last.wrote + size_bytes + BLANK_BYTES <= queue.last.allocated
 
     cdef inline void stamp(self, Draft* d) noexcept:
@@ -367,17 +367,17 @@ cdef class CommitLog:
         if d.born_timestamp == 0:
             d.born_timestamp = d.store_timestamp
 
-    cdef int make_room(self, int64_t size_bytes, int64_t count) except -1:
-        """Return when `has_room` is true. Other threads may append meanwhile: nothing from before counts."""
+    cdef int make_space(self, int64_t size_bytes, int64_t count) except -1:
+        """Return when `has_space` is true. Other threads may append meanwhile."""
         cdef MappedFileQueue queue = self.queue
         cdef MappedFile file
         cdef int64_t remaining
         self.check_fits(size_bytes)
-        while not self.has_room(size_bytes, count):
+        while not self.has_space(size_bytes, count):
             if self.append_error is not None:
                 raise self.append_error()
             if self.entries is not None:
-                self.entries.make_room(size_bytes, count, -1)
+                self.entries.make_space(size_bytes, count, -1)
                 continue
             queue.check_writable()
             file = queue.last

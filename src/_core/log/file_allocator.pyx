@@ -1,6 +1,6 @@
-# FileAllocator: makes the next files of a run ahead of the appends, in a thread that uses nothing of Python.
-# Page faults are what limits appends, so its files come allocated and with their pages populated.
-# Invariant: the files that stand ready are the `count` ones before `next_start`, in order, in a ring.
+# FileAllocator: makes the next files of a log ahead of the appends, in a thread that uses nothing of Python.
+# Page faults limit the speed of appends, so its files are allocated and their pages populated.
+# Invariant: the ready files are the `count` ones before `next_start`, in order, in a ring.
 from _core.posix cimport (fork_generation, pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init,
                           pthread_cond_t, pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init,
                           pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_release, unlink)
@@ -14,7 +14,7 @@ from pyledger import errors
 
 cdef enum:
     AHEAD_MAX = 8
-    AHEAD_BYTES = 64 << 20           # small files: so much lies ahead
+    AHEAD_BYTES = 64 << 20           # bytes made ahead when files are small
     PATH_BYTES_MAX = 4096
 
 
@@ -68,7 +68,7 @@ cdef class FileAllocator:
 
     @property
     def ready(self):
-        """Files that stand ready."""
+        """Files that are ready."""
         return self.ahead.count
 
     cdef int begin(self, int depth, int64_t next_start) except -1:
@@ -92,7 +92,7 @@ cdef class FileAllocator:
             make_files_ahead(ahead)
 
     cdef int stop(self) except -1:
-        """Let `run` return and remove what stands ready."""
+        """Let `run` return, and remove the ready files."""
         cdef Ahead* ahead = &self.ahead
         if self.generation != fork_generation:
             return 0
@@ -106,7 +106,7 @@ cdef class FileAllocator:
         return self.drop()
 
     cdef int drop(self) except -1:
-        """Remove what stands ready; the thread goes on once the appends ask again."""
+        """Remove the ready files; the thread continues when appends request files again."""
         cdef Ahead* ahead = &self.ahead
         with nogil:
             pthread_mutex_lock(&ahead.mutex)
@@ -171,9 +171,10 @@ cdef void release_file(Mapping* made, int64_t size_bytes) noexcept nogil:
 
 
 cdef void remove_files_ahead(Ahead* ahead) noexcept nogil:
-    """Remove what stands ready, the last file first.
+    """Remove the ready files, the last one first.
 
-    Who is killed meanwhile, or a file that stays, must not leave a gap in the run: no store opens with one.
+    A process that is killed meanwhile, or a file that cannot be removed, must not leave a gap between files:
+    no store opens with one.
     """
     cdef char[PATH_BYTES_MAX] path
     cdef Mapping* made

@@ -1,10 +1,9 @@
 /* Mappings of files whose bytes may be gone when they are read.
 
-   A page of a mapping that the file no longer has (it was cut short), or that the disk does not give (EIO),
-   is a SIGBUS at the instruction that touches it, and the end of the process. Here the handler puts a page of
-   zeroes in its place, so that the instruction goes on, and marks the mapping as damaged. What was read since
-   does not count before the mark was looked at: who reads through a mapping looks at it afterwards, and
-   raises; who writes looks before the end of the log is moved, and before a flush counts.
+   If the file was truncated, or the disk cannot read a page (EIO), the instruction that touches that page
+   of the mapping gets a SIGBUS, which ends the process. The handler here maps a page of zeroes instead, so
+   that the instruction continues, and marks the mapping as damaged. Readers must check the mark after they
+   read, and raise; writers must check it before they move the end of the log and before they report a flush.
 
    The handler is there from the first mapping on. A fault at any other address, and a signal that a process
    sent, go to the handler that was there before (faulthandler, a JVM in the same process).
@@ -136,8 +135,8 @@ static void give_mapping_back(file_mapping *m) {
     pthread_mutex_unlock(&mappings_guard);
 }
 
-/* Whether a mapping of so many bytes leaves the heap its room: 256 MiB, but no more than an eighth of all. */
-static int leaves_heap_room(int64_t length) {
+/* Whether a mapping of `length` leaves the heap enough address space: 256 MiB, or an eighth of the limit. */
+static int leaves_heap_space(int64_t length) {
     struct rlimit limit;
     rlim_t room;
     void *probe;
@@ -151,9 +150,9 @@ static int leaves_heap_room(int64_t length) {
     return 1;
 }
 
-/* Maps the beginning of a file, shared. NULL: errno says why not. */
+/* Maps the beginning of a file, shared. NULL on failure, with errno. */
 static file_mapping *map_file(int fd, int64_t length, int protection) {
-    file_mapping *m = leaves_heap_room(length) ? take_mapping() : NULL;
+    file_mapping *m = leaves_heap_space(length) ? take_mapping() : NULL;
     void *address;
     int failed;
     if (m == NULL) {

@@ -1,4 +1,4 @@
-# A mapping: making one of a new file, with blocks and pages behind it, and making things durable by path.
+# Create and map a new file with its blocks allocated and its pages populated; make files durable by path.
 from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
                           O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
                           open_regular, page_ceiling, pause_briefly, posix_fallocate, sync_file_range,
@@ -14,7 +14,7 @@ from posix.unistd cimport close as c_close, ftruncate
 from pyledger import errors
 
 cdef enum:
-    POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each turn short
+    POPULATE_SLICE_BYTES = 256 << 10  # the kernel locks the address space meanwhile: keep each slice short
     LEAD_BYTES_MIN = 16 << 20         # a writer that is so near leaves no time for pauses
     PACED_FILE_BYTES = 256 << 20      # smaller ones are full too soon
 
@@ -22,7 +22,7 @@ cdef int64_t mapped_count = 0        # mappings that MappedFiles hold
 
 
 def mapped_file_count():
-    """Files that are mapped now; the kernel allows a process so many mappings (vm.max_map_count)."""
+    """Files that are mapped now; the kernel limits the mappings of a process (vm.max_map_count)."""
     return mapped_count
 
 
@@ -46,7 +46,7 @@ def keep_freed_memory(int kept_bytes, int mapped_bytes):
 
 
 def sync_file_system(str path):
-    """Make everything durable that was written to the file system of a path, whoever wrote it."""
+    """Make everything durable that any process wrote to the file system of a path."""
     cdef bytes encoded = path.encode("utf-8", "surrogateescape")
     cdef const char* c_path = encoded
     cdef int failed = 0
@@ -83,21 +83,21 @@ cdef extern from "log/file_mapping.h" nogil:
     int64_t damaged_mappings
     file_mapping* map_file(int fd, int64_t length, int protection)
     void unmap_file(file_mapping* m, bint in_steps)
-    bint leaves_heap_room(int64_t length)
+    bint leaves_heap_space(int64_t length)
     bint is_damaged(const file_mapping* m)
 
 
 cdef int raise_damaged(str path) except -1:
-    """Raise for a mapping whose bytes are gone: the kernel gave a SIGBUS in place of them."""
-    raise errors.StoreIOError(path, "read", "it was cut short while it was mapped, or its disk does not give "
-                              "its bytes; look at the disk, then at the folder with `pyledger verify`")
+    """Raise for a mapping whose bytes are gone: reading them caused a SIGBUS."""
+    raise errors.StoreIOError(path, "read", "it was truncated while it was mapped, or its disk cannot read "
+                              "it; check the disk, then the folder with `pyledger verify`")
 
 
 cdef struct Mapping:
     file_mapping* file
     uint8_t* base
     uint8_t* pool
-    int64_t allocated                # bytes with blocks behind them
+    int64_t allocated                # bytes with allocated blocks
     int pool_fd                      # kept open for the pool only; else -1
 
 
@@ -177,7 +177,7 @@ cdef int give_name(int fd, const char* path) noexcept nogil:
 
 
 cdef int fill_file(int fd, int64_t size_bytes, int64_t allocated_bytes) noexcept nogil:
-    """Give a new file its size, and blocks behind its beginning. 0, or an errno."""
+    """Set the size of a new file and allocate its first blocks. 0, or an errno."""
     if ftruncate(fd, size_bytes) != 0:
         return errno
     return allocate_range(fd, 0, allocated_bytes)
@@ -185,7 +185,7 @@ cdef int fill_file(int fd, int64_t size_bytes, int64_t allocated_bytes) noexcept
 
 cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_bytes,
                      int* created) noexcept nogil:
-    """Create a file of a size, with blocks behind its beginning. 0, or an errno, and no file is left.
+    """Create a file of this size with its first blocks allocated. 0, or an errno, and then no file is left.
 
     It has its name only when it has its size: RocketMQ 4.9 loads no store with a file of another size, and
     who is killed in between must not leave one. Where the system has no nameless files, or no /proc, one may.
@@ -222,7 +222,7 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
                           bint pooled, const int64_t* wanted, Mapping* made) noexcept nogil:
     """Create, allocate and map a new file; on failure no file is left. 0, or an errno.
 
-    A file that is made ahead is made with pauses, unless the count `wanted` says that somebody waits for it.
+    A file that is made ahead is made with pauses, unless the count `wanted` shows that an append waits.
     """
     cdef void* address
     cdef bint paced
@@ -234,7 +234,7 @@ cdef int make_mapped_file(const char* path, int64_t size_bytes, int64_t allocate
     made.allocated = size_bytes
     if allocate_chunk_bytes > 0:
         made.allocated = min(page_ceiling(allocate_chunk_bytes), size_bytes)
-    if not leaves_heap_room(2 * size_bytes if pooled else size_bytes):
+    if not leaves_heap_space(2 * size_bytes if pooled else size_bytes):
         return ENOMEM
     failed = create_file(path, size_bytes, made.allocated, &fd)
     if failed != 0:

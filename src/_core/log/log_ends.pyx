@@ -1,4 +1,4 @@
-# Both ends of a run of mapped files: what is cut away behind an offset, and what is removed from its front.
+# Both ends of a mapped file queue: truncation after an offset, and removal of the first files.
 from _core.posix cimport store_release
 from libc.stdint cimport int64_t
 
@@ -6,7 +6,7 @@ from pyledger import errors
 
 
 cdef int cut_run(MappedFileQueue queue, int64_t offset) except -1:
-    """Let a run end at an offset, durably; see `MappedFileQueue.truncate`, which holds the locks."""
+    """Let a queue end at an offset, durably; see `MappedFileQueue.truncate`, which holds the locks."""
     cdef MappedFile file
     cdef int64_t position
     cdef int failed = 0
@@ -34,7 +34,7 @@ cdef int cut_run(MappedFileQueue queue, int64_t offset) except -1:
 
 
 cdef list cut_head(MappedFileQueue queue, int count):
-    """Remove the first files of a run, never the last; their paths. Both locks are held."""
+    """Remove the first files, never the last; return their paths. Both locks are held."""
     cdef MappedFile file
     gone = queue.run[:max(0, min(count, len(queue.run) - 1))]
     for file in gone:
@@ -49,7 +49,7 @@ cdef list cut_head(MappedFileQueue queue, int count):
 
 
 cdef int drop_files(MappedFileQueue queue) except -1:
-    """Remove every file of a queue, the last one first: a crash meanwhile leaves a run of them."""
+    """Remove every file of a queue, the last one first, so that a crash meanwhile leaves no gap."""
     cdef MappedFile file
     with queue.roll_lock, queue.io_lock:
         queue.check_writable()

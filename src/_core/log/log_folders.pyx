@@ -1,11 +1,11 @@
-# The folders of a run of mapped files: their names on disk, listed, made and removed.
+# The folders of a mapped file queue: list, create and remove its files.
 import os
 
 from pyledger import errors
 
 
 cdef list segment_paths(tuple folders, bint readonly):
-    """The mapped files of all folders, by start offset; a writer refuses what does not belong there."""
+    """The mapped files of all folders, by start offset; a writer rejects foreign files."""
     cdef dict paths = {}
     for folder in folders:
         try:

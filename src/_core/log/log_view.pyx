@@ -1,7 +1,7 @@
-# LogView: an immutable run of mapped files with a pinned end. Everything that reads records takes one,
-# so that a reader without the interpreter lock never meets a file list in change. A view keeps its files
-# mapped: closing one of them takes effect with the last view on it. Files that are not mapped it maps for
-# itself when it comes to them, so that a plan over ten thousand files maps three.
+# LogView: an immutable list of adjacent mapped files with a pinned end. All readers of records use one, so
+# that a reader without the interpreter lock never sees a list that changes. A view keeps its files mapped:
+# a closed file is unmapped with the last view on it. Files that are not mapped are mapped when they are first
+# read, so that a plan over ten thousand files maps only those that it needs.
 from _core.layout cimport (LEAST_PAGE_BYTES, MAGIC_V1, MAGIC_V2, PARSED_BLANK, PARSED_RECORD, PARSED_SHORT,
                            Record, get_i32, parse_record)
 from _core.posix cimport MADV_RANDOM, madvise, open_regular, page_ceiling
@@ -49,21 +49,21 @@ cdef struct Span:
     int64_t readable                 # bytes that may be read from base
     int64_t wanted                   # the same, once it is mapped
     int failed                       # errno of a mapping that could not be made
-    cold_segment* cold               # unpacks them on demand; NULL for an ordinary file
+    cold_segment* cold               # decompresses them on demand; NULL for an ordinary file
     const char* path
-    bint is_late                     # mapped by the view, when it is needed: nobody else has
+    bint is_late                     # mapped by the view alone, when it is needed
 
 
 cdef void map_span(Span* span) noexcept nogil:
-    """Map a file that nobody has mapped. Nothing of a file that is gone is readable; want of memory or of
-    descriptors is an error of the view, until a later call can map it."""
+    """Map a file that is not mapped yet. A file that is gone has no readable bytes; without memory or
+    descriptors the view is in error, until a later call can map the file."""
     cdef struct_stat facts
     cdef int fd = open_regular(span.path, O_RDONLY)
     span.readable = span.failed = 0
     if fd < 0:
         span.failed = 0 if errno == ENOENT else errno
         return
-    # It was measured long ago: a page behind its end now would end the process.
+    # The size may have changed since it was read, and touching a page after the end is a SIGBUS.
     span.readable = min(span.wanted, facts.st_size if fstat(fd, &facts) == 0 else 0)
     if span.readable > 0:
         span.mapping = map_file(fd, span.readable, PROT_READ)
@@ -177,15 +177,15 @@ cdef class LogView:
     cdef const uint8_t* at(self, int64_t offset, int64_t* available) noexcept nogil:
         """Pointer to `offset` and the bytes readable from there within its file; NULL outside.
 
-        Of a cold segment the record that starts there is in place, or else its block; whoever asks without
-        the interpreter lock, or keeps the pointer, stands between `cold_enter` and `cold_leave`.
+        Of a cold segment the record that starts there is decompressed, or else its block. Callers that hold
+        no interpreter lock, or keep the pointer, must be between `cold_enter` and `cold_leave`.
         """
         cdef const Span* span = NULL
         return self.walk_to(offset, &span, available)
 
     cdef inline const uint8_t* walk_to(self, int64_t offset, const Span** near,
                                        int64_t* available) noexcept nogil:
-        """As `at`, for those who go on in the file where they were last, which is kept in `near`."""
+        """As `at`, for callers that mostly stay in one file, which `near` remembers."""
         cdef const Span* span = near[0]
         if span == NULL or not 0 <= offset - span.start < span.readable:
             span = near[0] = self.find(offset)
@@ -215,14 +215,14 @@ cdef class LogView:
             cold_range(span.cold, position - 1, page_end - (position - 1))
 
     cdef int64_t window(self, int64_t offset, int64_t available) noexcept nogil:
-        """Of the bytes that `at` told, how many may be searched: of a cold segment those of one block."""
+        """How many of the bytes that `at` returned may be searched: of a cold segment those of one block."""
         cdef const Span* span = self.find(offset)
         if span.cold == NULL:
             return available
         return min(available, cold_range(span.cold, offset - span.start, 1))
 
     cdef void pin_record(self, int64_t offset, int64_t size_bytes, int by) noexcept:
-        """Keep a record of a cold segment unpacked (1), or no longer (-1)."""
+        """Keep a record of a cold segment decompressed (1), or no longer (-1)."""
         cdef const Span* span = self.find(offset)
         if span != NULL and span.cold != NULL:
             cold_pin(span.cold, offset - span.start, offset - span.start + size_bytes, by)
@@ -254,9 +254,9 @@ cdef class LogView:
             return self.end_offset
         return span.start + self.file_size_bytes
 
-    cdef int64_t behind_head(self, int64_t offset, bint* is_filler) noexcept nogil:
-        """Where a walk goes on that found no record at `offset`, but the head of a DLedger entry, or a filler
-        between entries; -1: neither. In such a log each record is the body of an entry."""
+    cdef int64_t after_head(self, int64_t offset, bint* is_filler) noexcept nogil:
+        """Where a walk continues if `offset` has no record but the head of a DLedger entry, or a filler
+        between entries; -1 for neither. In such a log each record is the body of an entry."""
         cdef Entry entry
         cdef int64_t available = 0
         cdef const uint8_t* where = self.at(offset, &available)
@@ -280,7 +280,7 @@ cdef class LogView:
         return (<MappedFile>self.files[0]).path if self.files else "commitlog"
 
     def await_growth(self):
-        """Have the kernel read nothing ahead behind the end of the view; see _core.pyi."""
+        """Have the kernel read nothing ahead past the end of the view; see _core.pyi."""
         cdef int64_t begin
         cdef MappedFile file
         for file in self.files:

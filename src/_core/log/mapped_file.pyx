@@ -28,23 +28,23 @@ cdef class MappedFile:
 
     cdef readonly str path
     cdef readonly int64_t start_offset
-    cdef readonly int64_t size_bytes        # nominal; a cut file maps less
+    cdef readonly int64_t size_bytes        # nominal; a truncated file maps less
     cdef readonly int64_t mapped_bytes
     cdef readonly bint readonly
     cdef file_mapping* mapping
     cdef uint8_t* base                      # of the mapping; readers use only this
-    cdef cold_segment* cold                 # unpacks into `base`; NULL for an ordinary file
+    cdef cold_segment* cold                 # decompresses into `base`; NULL for an ordinary file
     cdef uint8_t* pool                      # transient pool: appends go here until commit; else NULL
     cdef int64_t wrote
     cdef int64_t committed
     cdef int64_t flushed
-    cdef int64_t allocated                  # bytes that have blocks behind them
+    cdef int64_t allocated                  # bytes with allocated blocks
     cdef int64_t allocate_chunk_bytes       # 0: everything at creation
     cdef bytes encoded_path
     cdef const char* c_path
     cdef int pool_fd
-    cdef bint range_only                    # the buffer that is asked for is cut down to a range at once
-    cdef int exports                        # buffers alive: `close` refuses
+    cdef bint range_only                    # the requested buffer will be sliced to a range at once
+    cdef int exports                        # buffers alive: `close` raises
     cdef int pins                           # log views and system calls on the mapping: unmapping waits
     cdef int generation
     cdef int flush_errno                    # latched: a failed flush is never retried
@@ -76,7 +76,7 @@ cdef class MappedFile:
 
     @staticmethod
     def open(str path, *, int64_t size_bytes=0):
-        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be cut short."""
+        """Map an existing file read-only. `size_bytes` is the nominal size when the file may be truncated."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file.readonly = True
         if path.endswith(COLD_SUFFIX):
@@ -96,7 +96,7 @@ cdef class MappedFile:
 
     @staticmethod
     def open_unmapped(str path, int64_t size_bytes, *, int64_t allocate_chunk_bytes=0, bint readonly=False):
-        """As `open_writable` or `open`, of a file that has so many bytes; it is mapped for its first use."""
+        """As `open_writable` or `open`, for a file of this size; it is mapped at its first use."""
         cdef MappedFile file = MappedFile.__new__(MappedFile)
         file._name(path)
         file.readonly = readonly
@@ -175,7 +175,7 @@ cdef class MappedFile:
 
     @property
     def is_cold(self):
-        """Whether this is a cold segment, whose bytes are unpacked when they are read."""
+        """Whether this is a cold segment, whose bytes are decompressed when they are read."""
         return self.cold != NULL
 
     cdef bint let_go(self) noexcept:
@@ -245,10 +245,10 @@ cdef class MappedFile:
             store_release(&self.committed, position)
 
     cdef int allocate_to(self, int64_t position) noexcept nogil:
-        """Put blocks behind bytes up to `position`, in chunks. 0, or an errno. Needs no GIL.
+        """Allocate blocks up to `position`, in chunks. 0, or an errno. Needs no GIL.
 
-        Two threads may meet here: whoever appends, and whoever makes the file ready. Each goes by what it
-        read once, and blocks that are there already cost nothing.
+        The thread that appends and the one that prepares the file may run this together: each uses the values
+        that it read once, and allocating blocks again costs nothing.
         """
         cdef int64_t chunk = self.allocate_chunk_bytes or self.size_bytes
         cdef int64_t begin = load_acquire(&self.allocated)
@@ -268,7 +268,7 @@ cdef class MappedFile:
         return result
 
     def reserve(self, int64_t position):
-        """Make sure that bytes up to `position` have blocks behind them."""
+        """Make sure that bytes up to `position` have allocated blocks."""
         cdef int result
         self.check_writable()
         with nogil:
@@ -277,7 +277,7 @@ cdef class MappedFile:
             raise_errno(result, self.path, "allocate space for")
 
     def populate(self, int64_t end=-1):
-        """Put blocks behind bytes up to `end` (-1: all) and fault the pages beyond the wrote position in."""
+        """Allocate blocks up to `end` (-1: all) and fault in the pages beyond the wrote position."""
         cdef int64_t begin = page_floor(max(self.allocated, load_acquire(&self.wrote)))
         self.reserve(self.size_bytes if end < 0 else min(end, self.size_bytes))
         self.pin()
@@ -330,8 +330,8 @@ cdef class MappedFile:
     cdef void unmap_full_pages(self, int64_t end) noexcept nogil:
         """Drop the page-table entries of the pages that a flush writes; the page cache keeps the bytes.
 
-        Else the kernel write-protects these pages one by one and interrupts all processors for each: that
-        slows appends meanwhile. This is one interrupt for all, and a reader maps such a page again.
+        Otherwise the kernel write-protects these pages one by one and interrupts all processors for each,
+        which slows down appends. This takes one interrupt for all pages, and a reader maps such a page again.
         """
         cdef int64_t first = page_floor(self.flushed)
         cdef int64_t last = page_floor(end)
@@ -359,7 +359,7 @@ cdef class MappedFile:
         return self.export_range(position, length)
 
     cdef object export_range(self, int64_t position, int64_t length):
-        """A view of bytes that the caller knows to be there; of a cold segment they alone are unpacked."""
+        """A view of bytes that exist, as the caller has checked; decompresses only these if cold."""
         cdef object whole
         self.range_only = True
         try:
@@ -403,7 +403,7 @@ cdef class MappedFile:
         self.retire()
 
     cdef void retire(self):
-        """Close for all new use; the mapping goes with the last buffer or log view on it."""
+        """Close for new users; the mapping is removed with the last buffer or log view on it."""
         global mapped_count
         cdef file_mapping* mapping = self.mapping
         self.closed = True
@@ -430,7 +430,7 @@ cdef class MappedFile:
             self.retire()
 
     cdef int sync_whole(self) noexcept nogil:
-        """Make every byte of the file durable, whoever wrote it. 0, or an errno, which stays latched."""
+        """Make every byte of the file durable, of all writers. 0, or an errno, which stays latched."""
         cdef int fd
         if self.flush_errno == 0:
             fd = open_regular(self.c_path, O_RDONLY)

@@ -1,10 +1,10 @@
 # MappedFileQueue: the ordered run of mapped files of one folder or several; its last file takes the appends.
 # Invariant: flushed_where <= committed_where <= max_offset, and no byte below flushed_where is volatile.
-# The interpreter lock orders appends and changes of the run; `io_lock` orders commit, flush and truncation,
+# The interpreter lock orders appends and changes of the list; `io_lock` orders commit, flush and truncation,
 # and `roll_lock` the making of new files. Waiting for either never holds the interpreter lock.
-# An append decides by the last file, its end and the state. Whatever may let go of the interpreter lock comes
-# before that decision, or makes it void: `append_epoch` changes with all that it rests on, and `publish` is
-# the only way to a new end.
+# An append depends on the last file, its end and the state. It reads them after the last point where the
+# interpreter lock may be released: `append_epoch` changes with each of them, and only `publish`, which checks
+# it, sets a new end.
 from _core.futex cimport monotonic_ns
 from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
@@ -40,10 +40,10 @@ cdef class MappedFileQueue:
     cdef readonly int64_t flush_total_ns
     cdef readonly int64_t flush_longest_ns
     cdef int64_t flush_last_ns
-    cdef int64_t run_version         # grows with every change of the run
-    cdef int64_t append_epoch        # grows with every change of what an append decides by
-    cdef MappedFile spare            # follows the last file, made but not of the run yet
-    cdef bint cutting                # appends wait for `roll_lock`
+    cdef int64_t run_version         # grows with every change of the list of files
+    cdef int64_t append_epoch        # grows with every change of what an append depends on
+    cdef MappedFile spare            # follows the last file, created but not in the list yet
+    cdef bint truncating             # appends wait for `roll_lock`
     cdef int state                   # STATUS_OK or why nothing may be appended
     cdef int generation
     cdef bint names_volatile         # files were created since the folder was last synced
@@ -106,7 +106,7 @@ cdef class MappedFileQueue:
 
     @property
     def failed(self):
-        """The error that made the queue refuse writes, or None."""
+        """The error that made the queue reject writes, or None."""
         return self.failure
 
     @property
@@ -170,8 +170,8 @@ cdef class MappedFileQueue:
         return 0
 
     cdef int check_writable(self) except -1:
-        """Raise unless the log takes appends. May let go of the interpreter lock."""
-        if self.cutting:
+        """Raise unless the log takes appends. May release the interpreter lock."""
+        if self.truncating:
             with self.roll_lock:
                 pass
         self.check_usable()
@@ -190,9 +190,9 @@ cdef class MappedFileQueue:
         self.append_epoch += 1
 
     cdef inline bint takes_appends(self) noexcept:
-        """Whether the last file may be appended to, as far as there is room."""
+        """Whether the last file may be appended to; it may still be full."""
         return (self.last is not None and self.state == STATUS_OK and self.generation == fork_generation
-                and not self.cutting)
+                and not self.truncating)
 
     cdef inline void publish(self, MappedFile file, int64_t position, int64_t epoch) noexcept:
         """Move the end to a position of the last file; `epoch` is that of the append's decision."""
@@ -229,7 +229,7 @@ cdef class MappedFileQueue:
         if file.size_bytes != self.file_size_bytes and not self.readonly:
             raise errors.StoreFormatError(
                 path, f"has {file.size_bytes} bytes instead of {self.file_size_bytes}",
-                "set the file size the store was made with; a cut or overlong file needs `pyledger repair`")
+                "set the file size the store was made with; a file of a wrong size needs `pyledger repair`")
         return file
 
     # -- new files
@@ -248,7 +248,7 @@ cdef class MappedFileQueue:
         return file
 
     cdef int roll(self, MappedFile full, int64_t first_start) except -1:
-        """Add the next file, unless another thread did or a truncation made room. Waits without the GIL."""
+        """Add the next file, unless another thread did or a truncation freed space. Waits without the GIL."""
         with self.roll_lock:
             self.check_writable()
             if self.last is not full or full is not None and full.wrote < full.size_bytes:
@@ -259,14 +259,14 @@ cdef class MappedFileQueue:
         return 0
 
     cdef int reserve(self, MappedFile file, int64_t position) except -1:
-        """Put blocks behind bytes of the last file or the spare one, unless it is neither any more."""
+        """Allocate blocks of the last file or the spare one; do nothing if `file` is neither any more."""
         with self.roll_lock:
             if file is not None and (file is self.last or file is self.spare):
                 file.reserve(position)
         return 0
 
     cdef MappedFile make_file(self, int64_t start):
-        """A new file, which is not of the run yet; `roll_lock` is held."""
+        """Create a file that is not in the list yet; `roll_lock` is held."""
         cdef MappedFile file = self.allocator.take(start)
         if file is None:
             folder = self.folder if self.choose is None else self.choose(start)
@@ -279,7 +279,7 @@ cdef class MappedFileQueue:
         return file
 
     cdef int take_spare(self) except -1:
-        """Let appends go on in the spare file. Never lets go of the interpreter lock."""
+        """Let appends continue in the spare file. Never releases the interpreter lock."""
         cdef MappedFile file = self.spare
         if self.last is None:
             self.flushed = file.start_offset
@@ -311,12 +311,12 @@ cdef class MappedFileQueue:
         self.allocator.run()
 
     def stop_allocator(self):
-        """Let `run_allocator` return; the files it made and nobody used are removed."""
+        """Let `run_allocator` return; its unused files are removed."""
         self.allocator.stop()
 
     @property
     def files_ahead(self):
-        """Files that stand ready."""
+        """Files that the allocator has ready."""
         return self.allocator.ready
 
     # -- commit and flush
@@ -342,7 +342,7 @@ cdef class MappedFileQueue:
             return True
 
     def flush(self, int least_pages=0):
-        """Make one file durable when the page rule says so; True if `flushed_where` moved; see _core.pyi."""
+        """Make one file durable if the page rule demands it; True if `flushed_where` moved; see _core.pyi."""
         cdef MappedFile file
         cdef int64_t before
         cdef int failed
@@ -378,7 +378,7 @@ cdef class MappedFileQueue:
             self.flush_total_ns += self.flush_last_ns
             self.flush_longest_ns = max(self.flush_longest_ns, self.flush_last_ns)
         else:
-            # Before the lock is let go: the next flush would find nothing dirty, and believe it.
+            # Before the lock is released: the next flush would find nothing dirty, and succeed.
             self.failed_errno = failed
             self.state = STATUS_STORE_FAILED
         return failed
@@ -419,11 +419,11 @@ cdef class MappedFileQueue:
         """Truncate the log at `offset`, durably."""
         with self.roll_lock, self.io_lock:
             self.check_writable()
-            self.cutting = True
+            self.truncating = True
             try:
                 cut_run(self, offset)
             finally:
-                self.cutting = False
+                self.truncating = False
 
     def delete_head(self, int count):
         """Remove the first `count` files, never the last; return their paths. Views keep their bytes."""
@@ -457,7 +457,7 @@ cdef class MappedFileQueue:
         return 0
 
     def close(self):
-        """Take no more appends and unmap what nobody views. Files made ahead are removed. Does not flush."""
+        """Reject appends and unmap files without views. Files made ahead are removed. Does not flush."""
         cdef MappedFile file
         if self.generation != fork_generation or self.state == STATUS_CLOSED:
             return

@@ -59,8 +59,8 @@ cdef list append_all_or_none(CommitLog log, messages):
         prepared.append(one)
     if len(prepared) > 1 and total + BLANK_BYTES > log.queue.file_size_bytes:
         raise errors.RecordTooLargeError("batch", total, log.queue.file_size_bytes - BLANK_BYTES)
-    if prepared and not log.has_room(total, len(prepared)):
-        log.make_room(total, len(prepared))
+    if prepared and not log.has_space(total, len(prepared)):
+        log.make_space(total, len(prepared))
     for one in prepared:
         size_bytes = log.place(one.template, one.appender, &one.draft, queue_units(one.draft.sys_flag))
         results.append((one.draft.physical_offset, size_bytes, one.draft.queue_offset,

@@ -8,11 +8,11 @@ from libc.stdint cimport int64_t, uint8_t
 from pyledger import errors
 
 cdef enum:
-    YIELD_BYTES = 1 << 20            # after so many bytes of one call others may have a turn
+    YIELD_BYTES = 1 << 20            # bytes of one call after which other threads may run
 
 
 cdef inline int64_t yield_if_due(Draft* d, int64_t since_yield) noexcept:
-    """Give others a turn when one call has appended many bytes; the bytes since the last turn."""
+    """Let other threads run after many bytes of one call; return the bytes appended since then."""
     if since_yield <= YIELD_BYTES:
         return since_yield
     if let_others_run() and d.follows_clock:

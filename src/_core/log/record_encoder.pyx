@@ -1,5 +1,5 @@
-# The bytes of one commit-log record. What all records of a queue share stands ready in a RecordTemplate;
-# what one message brings comes in a Draft. See docs/formats/commit_log.md for the grammar.
+# The bytes of one commit-log record. A RecordTemplate has the fields that all records of a queue share, a
+# Draft those of one message. See docs/formats/commit_log.md for the grammar.
 from _core.layout cimport (AT_BODY_CRC, AT_BORN_HOST, AT_BORN_TIMESTAMP, AT_FLAG, AT_MAGIC,
                            AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, CRC_PROPERTY_BYTES,
                            MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PROPERTY_END, SYS_BORN_HOST_V6, SYS_STORE_HOST_V6,
@@ -50,7 +50,7 @@ cdef struct Draft:
     int32_t sys_flag
     int32_t reconsume_times
     bint keep_queue_offset
-    bint follows_clock               # one draft for many records: stamp anew after others may have appended
+    bint follows_clock               # one draft for many records: stamp again after others may have appended
     bint crc_property
 
 
@@ -96,8 +96,8 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     put_i32(at - 16, d.reconsume_times)
     put_i64(at - 12, d.prepared_transaction_offset)
     put_i32(at - 4, <int32_t>d.body_bytes)
-    # The CRC is of the bytes as they stand here: a body in shared memory may change under our eyes.
-    if d.body_bytes > 0:             # an empty one need not stand anywhere
+    # Digest the copied bytes: a body in shared memory may change at any time.
+    if d.body_bytes > 0:             # the pointer of an empty body may be invalid
         memcpy(at, d.body, <size_t>d.body_bytes)
     put_i32(to + AT_BODY_CRC, body_crc_of(at, <size_t>d.body_bytes))
     at += d.body_bytes

@@ -1,8 +1,8 @@
 # Rows of columns become messages, without an object for each row. Their records are encoded side by side and
 # written to the end of the log by one system call: touching a page for the first time costs more than its
 # bytes do, and what is written back early leaves little for the flush to wait for.
-# The interpreter lock is the append lock. From the first record of a batch to its `write` nothing lets go of
-# it; `append_epoch` is the generation of that decision, and `write` raises when another append came between.
+# The interpreter lock is the append lock. It is not released from the first record of a batch to its
+# `write`; `append_epoch` identifies that period, and `write` raises if another append came in between.
 from _core.layout cimport AT_QUEUE_ID, get_i32, java_hash
 from _core.posix cimport SYNC_FILE_RANGE_WRITE, open_regular, sync_file_range
 from cpython.object cimport PyObject
@@ -66,7 +66,7 @@ cdef class _RowBatch:
     cdef MappedFile file             # that `fd` writes to
     cdef uint8_t* records
     cdef int64_t used                # bytes of records that are not written yet
-    cdef int64_t written_back        # position in `file` up to which the kernel was asked to write
+    cdef int64_t written_back        # position in `file` up to which writeback was started
     cdef int64_t epoch               # of the log when the batch got its first record
     cdef int fd
 
@@ -89,7 +89,7 @@ cdef class _RowBatch:
         if size_bytes < 0:
             self.write()
             self.log.raise_too_large(&appender.template, d)
-        if self.used > 0 and not self.has_room(size_bytes):
+        if self.used > 0 and not self.has_space(size_bytes):
             self.write()
             if d.follows_clock:
                 d.store_timestamp = 0
@@ -98,7 +98,7 @@ cdef class _RowBatch:
                 self.log.place(&appender.template, appender, d, 1)
                 return 0
             self.begin(size_bytes)
-        ASSERT(self.epoch == self.log.queue.append_epoch and self.has_room(size_bytes))
+        ASSERT(self.epoch == self.log.queue.append_epoch and self.has_space(size_bytes))
         d.physical_offset = self.file.start_offset + self.file.wrote + self.used
         d.queue_offset = appender.next_offset
         self.log.stamp(d)
@@ -107,21 +107,21 @@ cdef class _RowBatch:
         self.used += size_bytes
         return 0
 
-    cdef inline bint has_room(self, int64_t size_bytes) noexcept:
+    cdef inline bint has_space(self, int64_t size_bytes) noexcept:
         return (self.used + size_bytes <= BATCH_BYTES
                 and self.file.wrote + self.used + size_bytes + BLANK_BYTES <= self.file.size_bytes)
 
     cdef int begin(self, int64_t size_bytes) except -1:
         """Open the file that takes a record. It needs no blocks: a write that finds none is an error.
 
-        Each step may let go of the interpreter lock, so all is checked again after it.
+        Each step may release the interpreter lock, so everything is checked again after it.
         """
         cdef MappedFileQueue queue = self.log.queue
         while (self.log.append_error is not None or not queue.takes_appends() or self.file is not queue.last
-                or not self.has_room(size_bytes)):
+                or not self.has_space(size_bytes)):
             if (self.log.append_error is not None or not queue.takes_appends()
                     or queue.last.wrote + size_bytes + BLANK_BYTES > queue.last.size_bytes):
-                self.log.make_room(size_bytes, 1)
+                self.log.make_space(size_bytes, 1)
             else:
                 self.enter(queue.last)
         self.epoch = queue.append_epoch

@@ -14,7 +14,7 @@ from libc.string cimport memchr
 cimport cython
 
 cdef enum:
-    SCAN_END = 2                     # the asked range is walked
+    SCAN_END = 2                     # the end of the range is reached
     SCAN_ZEROES = 3                  # zeroes follow: the ordinary end of a log
     SCAN_PAUSED = 4                  # the slice's budget is used up
     SCAN_SLICE_BYTES = 33554432
@@ -30,9 +30,9 @@ cdef dict _PROBLEMS = {
     PARSED_BAD_MAGIC: "no record starts here (unknown magic code)",
     PARSED_BAD_SIZE: "its lengths do not add up",
     PARSED_BAD_CRC: "its bytes do not match the CRC stored with them",
-    PARSED_BAD_POSITION: "it names another physical offset than where it stands",
-    PARSED_TORN: "zeroes stand where its topic or properties should be",
-    PARSED_BLANK: "the blank end of a file stands here, no record",
+    PARSED_BAD_POSITION: "its stored physical offset is not its own",
+    PARSED_TORN: "there are zeroes instead of its topic or properties",
+    PARSED_BLANK: "there is a blank record, the end of a file",
 }
 
 
@@ -60,7 +60,7 @@ cdef bint crc_property_holds(const Record* r) noexcept nogil:
 
 
 cdef bint tail_is_torn(const Record* r) noexcept nogil:
-    """Whether zeroes stand for a part of the topic or the properties, which no CRC covers.
+    """Whether a part of the topic or the properties, which no CRC covers, was replaced by zeroes.
 
     Java lets users put NUL into properties. So only zeroes count that a crash leaves: a whole page, or all
     from a byte of the last page to the end of that page, beyond the record. A mapping consists of whole
@@ -82,7 +82,7 @@ cdef bint tail_is_torn(const Record* r) noexcept nogil:
 
 
 cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogil:
-    """PARSED_RECORD, or why a parsed record is not sound. An empty body has no CRC, as upstream reads it."""
+    """PARSED_RECORD, or why a parsed record is invalid. As in upstream, an empty body has no CRC."""
     if checks & CHECK_POSITION and r.physical_offset != offset:
         return PARSED_BAD_POSITION
     if checks & CHECK_BODY_CRC and r.body_bytes > 0:
@@ -96,7 +96,7 @@ cdef int check_record(const Record* r, int64_t offset, int checks) noexcept nogi
 
 
 cdef int next_record(LogView view, int64_t end, int checks, ScanState* s, Record* r) noexcept nogil:
-    """Step to the next sound record that starts below `end`: PARSED_RECORD, or why there is none."""
+    """Step to the next valid record that starts below `end`: PARSED_RECORD, or why there is none."""
     cdef int64_t head = -1           # of the entry that should hold it
     cdef int status = find_record(view, end, checks, s, r, &head)
     if status != PARSED_RECORD and head >= 0:
@@ -117,7 +117,7 @@ cdef int find_record(LogView view, int64_t end, int checks, ScanState* s, Record
             return PARSED_SHORT if s.offset < view.end_offset else SCAN_END
         status = parse_record(where, available, r)
         if status == PARSED_BAD_MAGIC:
-            beyond = view.behind_head(s.offset, &is_filler)
+            beyond = view.after_head(s.offset, &is_filler)
             if beyond >= 0:
                 s.blank_count += is_filler
                 head[0] = -1 if is_filler else s.offset
@@ -155,8 +155,8 @@ cdef int scan_slice(LogView view, int64_t end, int64_t budget_bytes, int checks,
     return SCAN_PAUSED if s.offset < end else SCAN_END
 
 
-cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexcept nogil:
-    """The first place in [offset, end) where a whole sound record stands; -1 when there is none.
+cdef int64_t find_valid_record(LogView view, int64_t offset, int64_t end) noexcept nogil:
+    """The first offset in [offset, end) of a whole valid record; -1 without one.
 
     The work is bounded: forged headers cannot make it digest the same bytes again and again.
     """
@@ -200,7 +200,7 @@ cdef int64_t find_sound_record(LogView view, int64_t offset, int64_t end) noexce
 
 
 cdef int64_t next_span_start(LogView view, int64_t offset) noexcept nogil:
-    """Start of the first file that starts behind `offset`; -1 when none does."""
+    """Start of the first file that starts after `offset`; -1 without one."""
     cdef int i
     for i in range(view.span_count):
         if view.spans[i].start > offset:
@@ -210,7 +210,7 @@ cdef int64_t next_span_start(LogView view, int64_t offset) noexcept nogil:
 
 @cython.final
 cdef class ScanStop:
-    """Where and why a walk ended, and what it met on its way."""
+    """Where and why a walk ended, and what it found."""
 
     cdef readonly int64_t next_offset
     cdef readonly str status
@@ -222,7 +222,7 @@ cdef class ScanStop:
 
     @property
     def ordinary(self):
-        """Whether the walk ended as a sound log ends: at the range's end or at zeroes."""
+        """Whether the walk ended as an undamaged log ends: at the range's end or at zeroes."""
         return self.code == SCAN_END or self.code == SCAN_ZEROES
 
     @property
@@ -267,7 +267,7 @@ def scan(LogView view not None, int64_t start, end=None, *, bint check=True, bin
 
 
 def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step_bytes, step_records=None):
-    """Cut [start, end) into ranges that begin at records."""
+    """Split [start, end) into ranges that begin at records."""
     cdef ScanState s = [start, 0, 0, -1, 0, NULL]
     cdef Record record
     cdef int64_t records_max = INT64_MAX if step_records is None else max(1, <int64_t>step_records)
@@ -285,7 +285,7 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
                 status = next_record(view, end, CHECK_POSITION, &s, &record)
                 if status != PARSED_RECORD:
                     if status != SCAN_END:
-                        s.offset = find_sound_record(view, s.offset + 1, end)
+                        s.offset = find_valid_record(view, s.offset + 1, end)
                     if status == SCAN_END or s.offset < 0:
                         s.offset = end
             if view.parse(s.offset, &record) == PARSED_BLANK:
@@ -299,12 +299,12 @@ def split_log(LogView view not None, int64_t start, int64_t end, *, int64_t step
 
 
 def find_next_record(LogView view not None, int64_t offset, end=None):
-    """The first physical offset in [offset, end) where a whole sound record stands, or None."""
+    """The first physical offset in [offset, end) of a whole valid record, or None."""
     cdef int64_t stop = view.end_offset if end is None else end
     cdef int64_t found
     with nogil:
         cold_enter()
-        found = find_sound_record(view, offset, stop)
+        found = find_valid_record(view, offset, stop)
         cold_leave()
     view.check_intact(offset, stop if found < 0 else found + 1)
     return None if found < 0 else found

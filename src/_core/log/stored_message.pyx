@@ -1,4 +1,4 @@
-# StoredMessage: one record of the log, decoded attribute by attribute when asked. It points into the mapping
+# StoredMessage: one record of the log, decoded attribute by attribute on access. It points into the mapping
 # of its log view, which it keeps alive.
 from _core.layout cimport (CHECK_ALL, CHECK_POSITION, CQ_UNIT_BYTES, HOST_V4_BYTES, MAGIC_V1, PARSED_RECORD,
                            SYS_COMPRESSED, SYS_TRANSACTION_COMMIT, SYS_TRANSACTION_MASK, SYS_TRANSACTION_NONE,
@@ -15,7 +15,7 @@ from pyledger import errors
 
 cdef extern from *:
     """
-    /* Delay levels 1 to 18, in ms: what upstream's default messageDelayLevel says. */
+    /* Delay levels 1 to 18 of upstream's default messageDelayLevel, in ms. */
     static const int64_t DELAY_LEVELS_MS[19] = {
         0, 1000, 5000, 10000, 30000, 60000, 120000, 180000, 240000, 300000, 360000, 420000, 480000, 540000,
         600000, 1200000, 1800000, 3600000, 7200000};
@@ -276,7 +276,7 @@ cdef class StoredMessage:
 
     @property
     def body(self):
-        """The stored bytes, packed ones as they are."""
+        """The stored bytes, without decompressing them."""
         return self.sound(PyBytes_FromStringAndSize(<const char*>self.record.body, self.record.body_bytes))
 
     @property
@@ -287,11 +287,11 @@ cdef class StoredMessage:
 
     @property
     def plain_body(self):
-        """The body, unpacked where sysFlag says that it is compressed; at most 64 MiB."""
+        """The body, decompressed if `sys_flag` marks it as compressed; at most 64 MiB."""
         return self.decompress_body()
 
     def decompress_body(self, int64_t limit_bytes=PLAIN_BODY_LIMIT_BYTES):
-        """The body, unpacked where sysFlag says that it is compressed."""
+        """The body, decompressed if `sys_flag` marks it as compressed."""
         if not self.record.sys_flag & SYS_COMPRESSED:
             return self.body
         if _body_decompressor is None:
@@ -362,12 +362,12 @@ cdef StoredMessage wrap_record(LogView view, const Record* record, int64_t offse
     return message
 
 
-cdef StoredMessage read_sound(LogView view, int64_t offset, int checks, int64_t size_bytes=-1):
-    """The sound message at an offset, of this size unless that is -1; raises when there is none."""
+cdef StoredMessage read_valid(LogView view, int64_t offset, int checks, int64_t size_bytes=-1):
+    """The valid message at an offset, of this size unless that is -1; raises when there is none."""
     cdef Record record
     cold_enter()
     try:
-        parse_sound(view, offset, checks, &record)
+        parse_valid(view, offset, checks, &record)
         if size_bytes >= 0 and record.size_bytes != size_bytes:
             raise errors.CorruptRecordError(view.path_at(offset), offset,
                                             "the queue unit that names it gives it another size")
@@ -376,8 +376,8 @@ cdef StoredMessage read_sound(LogView view, int64_t offset, int checks, int64_t 
         cold_leave()
 
 
-cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) except -128:
-    """Parse and check; raise when no sound record stands there."""
+cdef int parse_valid(LogView view, int64_t offset, int checks, Record* record) except -128:
+    """Parse and check the record at an offset; raise unless it is valid."""
     cdef int64_t available = 0
     cdef const uint8_t* where = view.at(offset, &available)
     cdef int status
@@ -394,7 +394,7 @@ cdef int parse_sound(LogView view, int64_t offset, int checks, Record* record) e
 
 def read_message(LogView view not None, int64_t offset, *, bint check=True):
     """The message at a physical offset."""
-    return read_sound(view, offset, CHECK_ALL if check else CHECK_POSITION)
+    return read_valid(view, offset, CHECK_ALL if check else CHECK_POSITION)
 
 
 def read_messages(LogView view not None, units, *, bint check=True):
@@ -409,7 +409,7 @@ def read_messages(LogView view not None, units, *, bint check=True):
         for i in range(buffer.len // CQ_UNIT_BYTES):
             offset = get_i64(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES)
             size_bytes = get_i32(<const uint8_t*>buffer.buf + i * CQ_UNIT_BYTES + 8)
-            messages.append(read_sound(view, offset, checks, max(size_bytes, 0)))
+            messages.append(read_valid(view, offset, checks, max(size_bytes, 0)))
     finally:
         PyBuffer_Release(&buffer)
     return messages
@@ -417,7 +417,7 @@ def read_messages(LogView view not None, units, *, bint check=True):
 
 @cython.final
 cdef class MessageScan:
-    """Iterator over the sound records of [start, end) in log order; `stop` tells where and why it ended."""
+    """Iterator over the valid records of [start, end) in log order; `stop` has where and why it ended."""
 
     cdef LogView view
     cdef ScanState state

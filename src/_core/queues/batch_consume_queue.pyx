@@ -1,5 +1,5 @@
-# BatchConsumeQueue: 46-byte units, one for a record that may hold many messages. Byte positions say nothing
-# about queue offsets here: a lookup is a binary search on the base offsets. See
+# BatchConsumeQueue: 46-byte units, one for a record that may hold many messages. Queue offsets do not follow
+# from byte positions here: a lookup is a binary search on the base offsets. See
 # docs/formats/consume_queue.md.
 from _core.layout cimport (BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32,
                            put_i32_last, put_i64)
@@ -48,7 +48,7 @@ cdef inline int put_batch_unit(UnitCursor* c, int64_t physical_offset, int32_t s
 
 cdef int64_t check_batch_units(const uint8_t* units, int64_t length, int64_t limit, int64_t* highest,
                                int64_t* next_offset) noexcept nogil:
-    """Bytes of good units: places and base offsets ascend, each place ends below `limit`."""
+    """Bytes of valid units: physical and base offsets ascend, and each record ends below `limit`."""
     cdef int64_t at = 0
     cdef int64_t offset, base
     cdef int32_t size
@@ -176,7 +176,7 @@ cdef class BatchConsumeQueue(UnitQueue):
                                     base_offset, <int16_t>count)
             if status >= 0:
                 return status == PUT_APPENDED
-            self._make_room(status, base_offset, physical_offset)
+            self._make_space(status, base_offset, physical_offset)
 
     cdef int64_t _find(self, int64_t queue_offset) except? -2:
         """Byte offset of the last unit whose base is at or below `queue_offset`; -1 when all are above."""
@@ -223,7 +223,7 @@ cdef class BatchConsumeQueue(UnitQueue):
         return self.view_units_at(where, count)
 
     def recover(self, LogView view=None, *, int files=3):
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it."""
+        """Find the last valid unit in the last `files` files (0: in all), and truncate the queue after it."""
         cdef int64_t where, good, end, available
         cdef int64_t highest = -1
         cdef int64_t next_offset = 0

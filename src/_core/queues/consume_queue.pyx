@@ -36,7 +36,7 @@ cdef inline int put_unit(UnitCursor* c, int64_t physical_offset, int32_t size_by
 
 cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit,
                          int64_t* highest) noexcept nogil:
-    """Bytes of good units: each names a place below `limit`, after what its predecessor names."""
+    """Bytes of valid units: physical offsets ascend and are below `limit`."""
     cdef int64_t at = 0
     cdef int64_t offset
     cdef int32_t size
@@ -90,16 +90,16 @@ cdef class ConsumeQueue(UnitQueue):
             status = put_unit(&self.cursor, physical_offset, size_bytes, tags_code, queue_offset)
             if status >= 0:
                 return status == PUT_APPENDED
-            self._make_room(status, queue_offset, physical_offset)
+            self._make_space(status, queue_offset, physical_offset)
 
-    cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
+    cdef int _make_space(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
         self._check_writable()
         if status == PUT_GAP:
             return self._fill_to(queue_offset, physical_offset)
-        return UnitQueue._make_room(self, status, queue_offset, physical_offset)
+        return UnitQueue._make_space(self, status, queue_offset, physical_offset)
 
     cdef int _fill_to(self, int64_t queue_offset, int64_t physical_offset) except -1:
-        """Write fill units up to `queue_offset`, so that unit n always stands at byte n * 20."""
+        """Write fill units up to `queue_offset`, so that unit n is always at byte n * 20."""
         cdef UnitCursor* c = &self.cursor
         cdef uint8_t* unit
         cdef int status = 0
@@ -109,8 +109,8 @@ cdef class ConsumeQueue(UnitQueue):
         if queue_offset > ((<int64_t>1) << 58) // CQ_UNIT_BYTES or (
                 not fresh and queue_offset - c.next_queue_offset > gap_units_max(distance)):
             raise errors.StoreFormatError(
-                self.folder, f"the log goes on with queue offset {queue_offset}, the queue ends "
-                f"at {c.next_queue_offset}", "look at the log with `pyledger verify`")
+                self.folder, f"the log continues with queue offset {queue_offset}, the queue ends "
+                f"at {c.next_queue_offset}", "check the log with `pyledger verify`")
         if fresh:
             start = queue_offset * CQ_UNIT_BYTES // self.file_size_bytes * self.file_size_bytes
             self._add_file(start)
@@ -119,7 +119,7 @@ cdef class ConsumeQueue(UnitQueue):
         while c.next_queue_offset < queue_offset:
             unit = next_unit(c, &status)
             if unit == NULL:
-                UnitQueue._make_room(self, status, queue_offset, physical_offset)
+                UnitQueue._make_space(self, status, queue_offset, physical_offset)
                 continue
             write_unit(unit, 0, FILL_SIZE_BYTES, 0)
             publish_unit(c, c.next_queue_offset + 1, c.max_physical_offset)
@@ -153,7 +153,7 @@ cdef class ConsumeQueue(UnitQueue):
         return self.view_units_at(start * CQ_UNIT_BYTES, count)
 
     def recover(self, LogView view=None, *, int files=3):
-        """Find the last good unit in the last `files` files (0: in all), and cut the queue after it."""
+        """Find the last valid unit in the last `files` files (0: in all), and truncate the queue after it."""
         cdef int64_t where, end, available
         cdef int64_t highest = -1
         cdef int64_t good
@@ -250,7 +250,7 @@ cdef class ConsumeQueue(UnitQueue):
         self.min_where = self._next_real(low, end)
 
     cdef int64_t _next_real(self, int64_t where, int64_t end) except -1:
-        """The first unit at or after `where` that stands for a record; `end` without one."""
+        """The first unit at or after `where` that names a record; `end` without one."""
         cdef int64_t available = 0
         cdef const uint8_t* unit
         while where < end:

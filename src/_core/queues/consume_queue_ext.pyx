@@ -43,6 +43,6 @@ cdef class ConsumeQueueExt:
         return None
 
     def tags_code(self, int64_t address):
-        """The real tags code behind an address; the address itself when its unit is missing or damaged."""
+        """The tags code stored at an address; the address itself when its unit is missing or damaged."""
         found = self.read(address)
         return address if found is None else found[0]

@@ -1,8 +1,8 @@
 # Dispatcher: from the commit log to consume queues and index files. It walks a range of the log without the
 # interpreter lock in small groups: parse and prefetch the hash slots of all keys of a group, then put. It
 # takes the lock only for a new queue or a new file. Invariants: `dispatched_where` is published after all
-# that it covers; a queue, or the index, that cannot be made or grow is passed over and nothing else waits
-# for it: `dispatched_where` stays at the first record that it lacks until `retry` has brought it up.
+# that it covers; a queue, or the index, that cannot be created or extended is skipped and nothing else waits
+# for it: `dispatched_where` stays at its first missing record until `retry` has added its records.
 from _core.layout cimport (PARSED_RECORD, SYS_INNER_BATCH, SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK,
                            Record)
 from _core.posix cimport load_acquire, store_release
@@ -70,7 +70,7 @@ cdef class Dispatcher:
         self.queues = {}
         self.stalls = _Stalls()
         self.table = QueueTable()
-        self.lock = threading.RLock()    # a store may be let go by the collector while this thread dispatches
+        self.lock = threading.RLock()    # the garbage collector may close a store during dispatch
         self.records = <PendingRecord*>malloc(GROUP_RECORDS * sizeof(PendingRecord))
         self.keys = <PendingKey*>malloc(GROUP_KEYS * sizeof(PendingKey))
         self.delay_count = <int32_t>len(delays_ms)
@@ -121,13 +121,13 @@ cdef class Dispatcher:
         return self._enter_index()
 
     def close(self):
-        """Wait for a walk that is under way and refuse any other: the files may be unmapped afterwards."""
+        """Wait for a walk in progress and reject further ones; the files may be unmapped afterwards."""
         with self.lock:
             self.closed = True
             self.index_cursor = NULL
 
     def park(self, queues):
-        """Unmap the files of queues that nobody has used for a while; see `ConsumeQueue.park`."""
+        """Unmap the files of queues that were not used for a while; see `ConsumeQueue.park`."""
         with self.lock:
             for queue in queues:
                 (<UnitQueue>queue).park()
@@ -174,7 +174,7 @@ cdef class Dispatcher:
             self._resolve(view, status)
 
     def retry(self, LogView view not None):
-        """Try the queues and the index that are stalled; those that can go on get what they lack."""
+        """Retry the stalled queues and index; those that can continue get their missing records."""
         with self.lock:
             if self.closed:
                 raise errors.StoreClosedError("dispatch of the commit log")
@@ -200,7 +200,7 @@ cdef class Dispatcher:
             self.stalls.publish()
 
     cdef bint _put_missed(self, LogView view, _Stall stall) except -1:
-        """Give a stalled queue the first record that it lacks; False when it still cannot take it."""
+        """Put the first missing record into a stalled queue; False if the queue is still stalled."""
         cdef PendingRecord record = stall.record
         cdef int status
         while True:
@@ -208,7 +208,7 @@ cdef class Dispatcher:
             if status >= 0:
                 return True
             try:
-                self._make_room(view, &record, status)
+                self._make_space(view, &record, status)
             except REFUSED as error:
                 stall.error = of_disk(error, "open")
                 return False
@@ -224,7 +224,7 @@ cdef class Dispatcher:
                 self.entry_count += 1
                 return True
             try:
-                self.index.make_room(status)
+                self.index.make_space(status)
             except REFUSED as error:
                 stall.error = of_disk(error, "open")
                 return False
@@ -391,7 +391,7 @@ cdef class Dispatcher:
                               pending.queue_offset)
         if status < 0:
             return status
-        # Done: a later attempt at this record goes straight to its keys.
+        # Done: a later attempt at this record only adds its keys.
         pending.unit = False
         if status == PUT_APPENDED:
             self.unit_count += 1
@@ -409,13 +409,13 @@ cdef class Dispatcher:
         if status == WALK_DAMAGED:
             view.check_intact(self.parsed_where, view.end_offset)
         if status == WALK_CORRUPT or status == WALK_DAMAGED:
-            raise_corrupt(view, self.parsed_where, "no record stands here")
+            raise_corrupt(view, self.parsed_where, "there is no record")
         try:
             if status < WALK_INDEX:
-                self.index.make_room(status - WALK_INDEX)
+                self.index.make_space(status - WALK_INDEX)
                 self._enter_new_index_file()
             else:
-                self._make_room(view, pending, status)
+                self._make_space(view, pending, status)
         except REFUSED as error:
             if status < WALK_INDEX:
                 self.stalls.add_index(pending, self.keys[self.keys_done].hash, of_disk(error, "open"))
@@ -423,7 +423,7 @@ cdef class Dispatcher:
                 self.stalls.add(pending, of_disk(error, "open"))
         return 0
 
-    cdef int _make_room(self, LogView view, PendingRecord* pending, int status) except -1:
+    cdef int _make_space(self, LogView view, PendingRecord* pending, int status) except -1:
         """Open a queue, or let it grow, for a unit that had no place."""
         cdef UnitQueue queue
         topic = entry_topic(pending.queue)
@@ -436,7 +436,7 @@ cdef class Dispatcher:
         else:
             queue = self.queues[topic, pending.queue.queue_id]
             try:
-                queue._make_room(status, pending.queue_offset, pending.physical_offset)
+                queue._make_space(status, pending.queue_offset, pending.physical_offset)
             except errors.StoreFormatError as failure:
                 raise_corrupt(view, pending.physical_offset, failure.problem)
         return 0

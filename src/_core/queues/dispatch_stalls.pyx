@@ -28,13 +28,13 @@ cdef struct PendingKey:
 cdef class _Stall:
     """A queue or the index that could not take a record."""
 
-    cdef PendingRecord record        # the first that it lacks
-    cdef int32_t key_hash            # the first that the index lacks
+    cdef PendingRecord record        # the first missing one
+    cdef int32_t key_hash            # the first one missing in the index
     cdef object error
 
 
 cdef void pass_over(const PendingRecord* pending) noexcept nogil:
-    """Leave out the unit of a stalled queue, but remember where its numbers go on."""
+    """Skip the unit of a stalled queue, but note its next queue offset."""
     cdef QueueEntry* entry = pending.queue
     cdef int64_t end = pending.queue_offset + 1
     if entry.batch or pending.inner_batch:
@@ -49,7 +49,7 @@ cdef class _Stalls:
     cdef dict queues                 # (topic, queue id) -> _Stall
     cdef _Stall index
     cdef bint has_index
-    cdef int64_t least               # published: first record that a queue or the index lacks
+    cdef int64_t least               # published: first record missing in a queue or the index
 
     def __cinit__(self):
         self.queues = {}
@@ -75,7 +75,7 @@ cdef class _Stalls:
         return 0
 
     cdef int lift(self, tuple key) except -1:
-        """Let a queue have units again; `least` stays until it has those that it lacks."""
+        """Let a queue have units again; `least` stays until its missing units are added."""
         cdef _Stall stall = self.queues.pop(key, None)
         if stall is not None:
             stall.record.queue.stalled = False

@@ -134,7 +134,7 @@ cdef class _PullWalk:
     cdef int64_t max_offset
 
     cdef bint full(self, PullLimits limits, int64_t physical_offset, int32_t size_bytes, int batch) noexcept:
-        """Upstream's rule; the first record always goes."""
+        """Upstream's rule; the first record always fits."""
         if self.records == 0:
             return False
         if (self.count + batch > self.max_count or self.size_bytes + size_bytes > self.max_bytes
@@ -145,7 +145,7 @@ cdef class _PullWalk:
         return self.size_bytes + size_bytes > limits.disk_bytes or self.count >= limits.disk_count
 
     cdef int take(self, int64_t physical_offset, int32_t size_bytes, int batch) except -1:
-        """Collect the record that a unit names, unless it is gone or its tag only looks right."""
+        """Collect the record that a unit names, unless it is gone or only its tags code matches."""
         cdef Record record
         cdef int64_t available = 0
         if self.ranges is not None:
@@ -204,7 +204,7 @@ cdef class _PullWalk:
         return next_offset
 
     cdef int64_t read(self, UnitQueue queue, PullLimits limits, int64_t queue_offset) except -1:
-        """Read a queue from an offset on; the next offset to ask for."""
+        """Read a queue from an offset on; return the offset of the next pull."""
         cdef int64_t where = queue_offset * CQ_UNIT_BYTES
         self.min_offset = queue.min_offset
         self.max_offset = queue.max_offset

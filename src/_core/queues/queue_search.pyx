@@ -1,13 +1,13 @@
-# Search by store time over 20-byte units: through one file's worth of them, with upstream's answers where no
-# message has the time asked for.
+# Search by store time over 20-byte units: through the units of one file, with upstream's answers where no
+# message has the wanted time.
 from _core.layout cimport AT_SYS_FLAG, CQ_UNIT_BYTES, RECORD_MIN_BYTES, SYS_BORN_HOST_V6, get_i32, get_i64
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 cdef enum:
-    FILL_SIZE_BYTES = 0x7FFFFFFF     # size of a unit that stands for no record
+    FILL_SIZE_BYTES = 0x7FFFFFFF     # size in a unit that names no record
 
-cdef int64_t FIRST_WHERE_MAX = (<int64_t>1) << 58   # places of units in memory stay far from overflow
+cdef int64_t FIRST_WHERE_MAX = (<int64_t>1) << 58   # offsets of units in memory stay far from overflow
 
 
 cdef inline bint is_fill(const uint8_t* unit) noexcept nogil:

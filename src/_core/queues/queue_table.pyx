@@ -24,9 +24,9 @@ cdef struct QueueEntry:
     bint delayed                     # the topic of delayed messages: tags codes are delivery times
     bint batch
     bint nameless                    # topic or queue id cannot name a folder: the queue can have no files
-    bint touched                     # got units since somebody asked
-    bint stalled                     # cannot be made or grow: dispatch passes it over until it is tried again
-    int64_t stalled_next_offset      # queue offset behind what was passed over
+    bint touched                     # got units since the last `take_advanced`
+    bint stalled                     # cannot be created or extended: dispatch skips it until `retry`
+    int64_t stalled_next_offset      # queue offset after the last skipped record
     UnitCursor* cursor               # NULL until the queue is open
     QueueEntry* next_touched
     # Of a walk that gathers units in memory:
@@ -54,7 +54,7 @@ cdef extern from "log/properties.h" nogil:
 
 cdef extern from *:
     """
-    /* Where the record after next probably stands: its head and its tail, when it is as long as this one. */
+    /* Prefetch the head and the tail of the record after next, assuming that all have this one's size. */
     static inline void prefetch_ahead(const uint8_t *p, int64_t size) {
         __builtin_prefetch(p + 2 * size);
         __builtin_prefetch(p + 2 * size + 64);
@@ -101,7 +101,7 @@ cdef int64_t messages_of(const Record* record) noexcept nogil:
 
 cdef inline bint batch_place(const Record* record, const RecordFacts* facts, int64_t* base,
                              int16_t* count) noexcept nogil:
-    """First queue offset and number of messages of a record in a batch queue; whether it says the truth.
+    """First queue offset and number of messages of a record in a batch queue; whether they are plausible.
 
     No digest covers properties. A number that is too high would hide the records that follow.
     """
@@ -241,7 +241,7 @@ cdef str entry_topic(const QueueEntry* entry):
 
 
 cdef int step_to_record(LogView view, int64_t* where, int64_t end, Record* record) noexcept nogil:
-    """Parse the record at `where`, or after the blank there. PARSED_RECORD with its place in `where`; 0 when
+    """Parse the record at `where`, or after the blank there. PARSED_RECORD, its offset in `where`; 0 when
     none ends at or before `end`; WALK_CORRUPT when the bytes at `where` are no record."""
     cdef const Span* span
     cdef int64_t at = where[0]
@@ -263,7 +263,7 @@ cdef int step_to_record(LogView view, int64_t* where, int64_t end, Record* recor
             at = span.start + view.file_size_bytes
             is_filler = True
         else:
-            at = view.behind_head(at, &is_filler)
+            at = view.after_head(at, &is_filler)
             if at < 0:
                 return WALK_CORRUPT
         if at > end:

@@ -1,5 +1,5 @@
 # UnitCollector: the walk of the Dispatcher with memory in place of files, for folders that must not be
-# changed and whose queue files are missing or behind.
+# changed and whose queue files are missing or incomplete.
 from _core.layout cimport (BATCH_CQ_UNIT_BYTES, CQ_UNIT_BYTES, PARSED_RECORD, RECORD_MIN_BYTES,
                            SYS_INNER_BATCH, Record)
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -211,5 +211,5 @@ def collect_units(LogView view not None, start_offset=None, end_offset=None, *, 
     cdef int64_t where = collector.collect(view, start_offset, end)
     cdef Record record
     if step_to_record(view, &where, end, &record) == WALK_CORRUPT:
-        raise_corrupt(view, where, "no record stands here")
+        raise_corrupt(view, where, "there is no record")
     return collector.take()

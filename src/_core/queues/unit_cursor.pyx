@@ -1,4 +1,4 @@
-# UnitCursor: where the next unit of a queue goes, as plain C, so that dispatch needs no interpreter lock.
+# UnitCursor: the end of a queue's units, as plain C, so that dispatch needs no interpreter lock.
 from _core.layout cimport RECORD_MIN_BYTES
 from _core.posix cimport MADV_NORMAL, MADV_RANDOM, madvise, page_bytes, page_floor, store_release
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
@@ -21,11 +21,11 @@ cdef struct UnitCursor:
     int64_t* committed
     int64_t file_size
     int64_t position                 # next free byte of the last file
-    int64_t reserved                 # bytes of the last file with blocks behind them
+    int64_t reserved                 # bytes of the last file with allocated blocks
     int64_t end_where                # published: bytes of units in the queue, deleted ones included
     int64_t next_queue_offset
     int64_t max_physical_offset      # plain: end of the last record named; batch: its start; -1 none
-    int64_t filled_units             # queue offsets passed over: nobody had their records
+    int64_t filled_units             # queue offsets without records that were passed over
     int32_t unit_bytes
     int32_t error                    # errno of a failed allocation
 
@@ -49,7 +49,7 @@ cdef inline int64_t chunk_at(int64_t position) noexcept nogil:
 
 
 cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
-    """Put blocks behind the next chunk of the last file: a write to a hole of a full disk is SIGBUS."""
+    """Allocate the next chunk of the last file: writing to a hole is a SIGBUS if the disk is full."""
     cdef int64_t begin = c.reserved if c.reserved else page_floor(c.position)
     cdef int64_t chunk = chunk_at(c.position)
     cdef int64_t end = ((c.position + c.unit_bytes - 1) // chunk + 1) * chunk
@@ -67,7 +67,7 @@ cdef int reserve_chunk(UnitCursor* c) noexcept nogil:
 
 
 cdef inline uint8_t* next_unit(UnitCursor* c, int* status) noexcept nogil:
-    """Where the next unit goes; NULL with a status when there is no room yet."""
+    """Pointer to the next unit; NULL with a status if it has no space yet."""
     if c.position + c.unit_bytes > c.reserved or c.base == NULL:
         if c.base == NULL or c.position == c.file_size:
             status[0] = STATUS_END_OF_FILE

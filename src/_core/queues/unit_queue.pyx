@@ -1,5 +1,5 @@
-# UnitQueue: an ordered run of mapped files of fixed-size units, the ground of both kinds of consume queue.
-# Invariants: unit n of a file stands at byte n * unit_bytes; cursor.end_where is published after the unit's
+# UnitQueue: ordered mapped files of fixed-size units, the base of both kinds of consume queue.
+# Invariants: unit n of a file is at byte n * unit_bytes; cursor.end_where is published after the unit's
 # bytes, by one writer; readers never pass it; the list of files changes under the interpreter lock only.
 from _core.layout cimport get_i32, get_i64
 from _core.posix cimport load_acquire, store_release
@@ -56,7 +56,7 @@ cdef list list_units_files(str folder):
 
 
 cdef int64_t guess_file_size(list found, int unit_bytes):
-    """The size that files were made with, from names and sizes alone; a cut file misleads only when alone."""
+    """The size that files were made with, from names and sizes; wrong only for a lone truncated file."""
     steps = [b[0] - a[0] for a, b in zip(found, found[1:], strict=False) if (b[0] - a[0]) % unit_bytes == 0]
     if steps:
         return min(steps)
@@ -102,7 +102,7 @@ cdef class UnitQueue:
             self.file_size_bytes = (file_size_bytes + unit_bytes - 1) // unit_bytes * unit_bytes
             self._check_sizes(found)
         self.files = [self._map(path, size) for _, path, size in found if size >= unit_bytes]
-        self._cut_at_missing_file()
+        self._end_at_missing_file()
         self._enter_last_file()
         return 0
 
@@ -122,8 +122,8 @@ cdef class UnitQueue:
         self.parked = True
         return MappedFile.open_unmapped(path, size_bytes, allocate_chunk_bytes=SMALL_CHUNK_BYTES)
 
-    cdef int _cut_at_missing_file(self) except -1:
-        """Units after a missing or cut file cannot be reached in order; the log has them."""
+    cdef int _end_at_missing_file(self) except -1:
+        """Drop the units after a missing or truncated file: no lookup reaches them, and the log has them."""
         cdef MappedFile file
         cdef int64_t expected
         keep = []
@@ -192,8 +192,8 @@ cdef class UnitQueue:
             raise errors.ReadOnlyStoreError(self.folder)
         return 0
 
-    cdef int _make_room(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
-        """Do what a nogil put asked for; the caller then puts again."""
+    cdef int _make_space(self, int status, int64_t queue_offset, int64_t physical_offset) except -1:
+        """Provide what a nogil put needs; the caller then puts again."""
         self._check_writable()
         if status == STATUS_END_OF_FILE:
             if self.parked and self.cursor.base == NULL:
@@ -286,11 +286,11 @@ cdef class UnitQueue:
         return memoryview(file)[where - file.start_offset:where - file.start_offset + length]
 
     cdef int _set_end(self, int64_t end_where) except -1:
-        """Cut the queue; on a writable one durably, with nothing left behind that could pass for a unit."""
+        """Truncate the queue; a writable one durably, without leftover bytes that could be read as a unit."""
         cdef MappedFile file
         keep = [f for f in self.files if (<MappedFile>f).start_offset < end_where]
         if not keep and self.first_where() > 0:
-            keep = self.files[:1]        # its name is all that tells the queue's numbers
+            keep = self.files[:1]        # only its name has the queue's offsets
         gone = self.files[len(keep):]
         self.files = keep
         self.bounded = True
@@ -309,7 +309,7 @@ cdef class UnitQueue:
         return 0
 
     def remove_files(self):
-        """Start anew with no file: for a queue whose head is lost, when the log still has all of it."""
+        """Delete all files, so that a queue whose first files are lost can be rebuilt from the log."""
         self._check_writable()
         gone = self.files
         self.files = []
@@ -321,9 +321,9 @@ cdef class UnitQueue:
         self._remove_files(gone)
 
     cdef int64_t _count_dropped(self, int64_t good, int64_t limit) except -1:
-        """Units behind `good` that are not empty; notes whether the queue had more than those below it.
+        """Units after `good` that are not empty; also record whether the queue had more units than before it.
 
-        Units that name places beyond the log's end (`limit`) are what a crash leaves: they miss nothing.
+        Units that point beyond the log's end (`limit`) remain after a crash; they do not count as missing.
         """
         cdef MappedFile file
         cdef const uint8_t* unit
@@ -399,7 +399,7 @@ cdef class UnitQueue:
         return self.folder_changed and least_pages == 0 and bool(self.files)
 
     def begin_flush(self):
-        """Somebody is about to make everything durable: the end that this will vouch for (bytes)."""
+        """Start an external flush; return the byte offset up to which it will make units durable."""
         self.folder_changed = False
         return self.end_where
 
@@ -436,7 +436,7 @@ cdef class UnitQueue:
         return done
 
     def sync(self):
-        """Make files and names durable whole, whoever wrote them: an earlier process may have been killed."""
+        """Make all files and names durable, including writes of an earlier process that was killed."""
         cdef MappedFile file
         cdef int failed
         for file in list(self.files):

@@ -1,5 +1,5 @@
-# The header of a remoting command, cut into spans without a copy. Only what ordinary peers write is read
-# here: whatever is unusual in the least is left to the decoder in Python, which knows all of fastjson.
+# The header of a remoting command, split into spans without a copy. Only headers as usual peers write them
+# are read here; anything unusual is left to the decoder in Python, which supports all of fastjson.
 from _core.layout cimport get_i16, get_i32
 from _core.text cimport hash_name, is_utf8
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -62,7 +62,7 @@ cdef inline const uint8_t* after_space(const uint8_t* p, const uint8_t* end) noe
 
 
 cdef inline int32_t hex_value(uint8_t digit) noexcept nogil:
-    """What a hexadecimal digit says; -1 for another byte."""
+    """Value of a hexadecimal digit; -1 for another byte."""
     if c'0' <= digit <= c'9':
         return digit - c'0'
     digit |= 0x20
@@ -172,7 +172,7 @@ cdef bint parse_i32(const TextSpan* span, int32_t* number) noexcept nogil:
 
 
 cdef bint parse_head_number(const uint8_t* start, const TextSpan* span, int32_t* number) noexcept nogil:
-    """Read a number that stands without quotes."""
+    """Read a number without quotes."""
     return start[0] != c'"' and parse_i32(span, number)
 
 
@@ -318,7 +318,7 @@ cdef bint read_binary_head(const uint8_t* p, const uint8_t* end, CommandHead* he
 
 cdef bint read_command_head(const uint8_t* frame, int64_t size, CommandHead* head,
                             int64_t* at_body) noexcept nogil:
-    """Read the head of a frame that is given without its length word; False when Python shall do it."""
+    """Read the head of a frame without its length word; False if Python must do it."""
     cdef int64_t header_size
     if size < 4:
         return False

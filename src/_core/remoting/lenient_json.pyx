@@ -1,4 +1,4 @@
-# fastjson's dialect of JSON in one pass over the text; `pyledger.wire.fastjson` says what it is.
+# fastjson's dialect of JSON in one pass over the text; `pyledger.wire.fastjson` describes it.
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -17,8 +17,8 @@ cdef enum:
     LENIENT_DIGITS_MAX = 400
     LENIENT_KEY_DIGITS_MAX = 20
     QUICK_DIGITS_MAX = 18
-    TEXT_END = 0x110000              # behind the last character
-    SLICE_VALUES = 1024              # after that many values others may have the interpreter lock
+    TEXT_END = 0x110000              # after the last character
+    SLICE_VALUES = 1024              # values after which other threads may take the interpreter lock
 
 cdef dict LENIENT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 cdef dict LENIENT_CONSTANTS = {"true": True, "false": False, "null": None}
@@ -49,7 +49,7 @@ cdef class _LenientParser:
         raise TypeError("parse_lenient_json makes these")
 
     cdef inline uint32_t character(self, Py_ssize_t at) noexcept:
-        """The character at a position; TEXT_END behind the last."""
+        """The character at a position; TEXT_END after the last."""
         return PyUnicode_READ(self.kind, self.characters, at) if at < self.size else TEXT_END
 
     cdef object wrong(self, str problem):
@@ -108,7 +108,7 @@ cdef class _LenientParser:
         return LENIENT_CONSTANTS[word]
 
     cdef Py_ssize_t after_digits(self, Py_ssize_t at) noexcept:
-        """The position behind the digits at a position."""
+        """The position after the digits at a position."""
         while is_digit(self.character(at)):
             at += 1
         return at
@@ -312,5 +312,5 @@ def parse_lenient_json(str text, compact, bint with_references, int64_t containe
     parser.references = [] if with_references else None
     value = parser.value(0)
     if parser.peek() != TEXT_END:
-        raise parser.wrong("text goes on after the end")
+        raise parser.wrong("text follows the document")
     return value, parser.references or []

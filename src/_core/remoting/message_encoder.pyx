@@ -1,5 +1,5 @@
-# Messages on their way out: their ids, their properties, the body of a batch.
-# What is not ordinary is left to Python, which is the model that this is tested against.
+# Encodes messages for sending: their ids, their properties, the body of a batch.
+# Messages that are not plain are left to Python, which is the model that this is tested against.
 cimport cython
 from _core.layout cimport PROPERTY_END, PROPERTY_NAME_END, put_i16, put_i32, put_i64
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -112,7 +112,7 @@ cdef class PendingSend(ResponseFuture):
     cdef public bint is_batch
     cdef public bint is_reply
     cdef public double deadline
-    # Of the send that is under way.
+    # Of the send in progress.
     cdef public object mode
     cdef public object queue
     cdef public object select
@@ -132,11 +132,11 @@ cdef class PendingSend(ResponseFuture):
         self.sys_flag = sys_flag
 
     def finish(self, outcome):
-        """Hand the outcome of an attempt to whoever sends."""
+        """Hand the outcome of an attempt to `sender`."""
         self.sender.finished(self, outcome)
 
 
-cdef class _Room:
+cdef class _TextBuffer:
     """Bytes that grow at their end."""
 
     cdef uint8_t* start
@@ -147,7 +147,7 @@ cdef class _Room:
         free(self.start)
 
     cdef uint8_t* more(self, int64_t size) except NULL:
-        """Room for so many bytes at the end, which do not count yet."""
+        """Reserve `size` bytes at the end, which do not count yet."""
         cdef uint8_t* moved
         cdef int64_t wanted
         if self.capacity - self.size < size:
@@ -217,7 +217,7 @@ cdef class _Room:
 
 def prepare_message(message, UniqueIds ids not None, int64_t now_ms, int64_t body_bytes_max):
     """A message ready to be sent; None when something about it is unusual or wrong."""
-    cdef _Room room = _Room.__new__(_Room)
+    cdef _TextBuffer room = _TextBuffer.__new__(_TextBuffer)
     cdef PendingSend out
     cdef str key
     body = message.body
@@ -241,7 +241,7 @@ def prepare_message(message, UniqueIds ids not None, int64_t now_ms, int64_t bod
 
 def prepare_messages(messages, UniqueIds ids not None, int64_t now_ms, int64_t size_bytes_max):
     """A batch ready to be sent; None when something about it is unusual or wrong."""
-    cdef _Room room = _Room.__new__(_Room)
+    cdef _TextBuffer room = _TextBuffer.__new__(_TextBuffer)
     cdef PendingSend out
     cdef str topic = None
     cdef str key
@@ -295,7 +295,7 @@ cdef class SendHead:
     cdef int32_t code
     cdef bint binary
     cdef bytes before                # the fields up to the queue id
-    cdef bytes after                 # those from the times of reconsumption on
+    cdef bytes after                 # fields from the reconsume times on
 
     def __init__(self, queue, int32_t code, bint binary, dict before not None, dict after not None):
         self.queue = queue
@@ -305,7 +305,7 @@ cdef class SendHead:
         self.after = rendered_fields(after, binary)
 
     def encode(self, PendingSend out not None, int32_t opaque, int64_t born_ms, bint with_body):
-        """A request: all of it, or what stands before its body."""
+        """Encode a request, with or without its body."""
         cdef int64_t text_bytes = PyBytes_GET_SIZE(out.properties)
         cdef int64_t head_bytes
         cdef Py_buffer body
@@ -392,8 +392,8 @@ cdef uint8_t* put_binary_number(uint8_t* to, uint8_t letter, int64_t number) noe
 
 
 cdef bytes rendered_fields(dict fields, bint binary):
-    """Fields as they stand in a header."""
-    cdef _Room room = _Room.__new__(_Room)
+    """Fields as encoded in a header."""
+    cdef _TextBuffer room = _TextBuffer.__new__(_TextBuffer)
     cdef bytes name, value
     cdef uint8_t* to
     cdef bint first = True
@@ -422,7 +422,7 @@ cdef class PullHead:
     cdef bint binary
     cdef bytes before                # the fields up to the queue id
     cdef bytes middle                # the most messages
-    cdef bytes after                 # those from the time to wait on
+    cdef bytes after                 # fields from the suspend timeout on
 
     def __init__(self, int32_t code, bint binary, dict before not None, dict middle not None,
                  dict after not None):

@@ -1,6 +1,6 @@
-# Pulls that find messages, answered by the run: those of one wake-up of a connection that ask for one topic
-# in the same way are read and answered one after another.
-# What is not ordinary ends the run and is left to Python, which is the model that this is tested against.
+# Pulls that find messages, answered in batches: pulls of one topic with the same parameters that a connection
+# received together. A pull that is not plain ends the batch and is left to Python, which is the model that
+# this is tested against.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t

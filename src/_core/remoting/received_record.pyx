@@ -1,4 +1,4 @@
-# Records of a pull's answer, decoded attribute by attribute when asked. Each keeps the bytes of its answer.
+# Records of a pull response, decoded attribute by attribute on access. Each keeps the bytes of its response.
 from _core.layout cimport (PARSED_BAD_MAGIC, PARSED_BLANK, PARSED_RECORD, RECORD_MIN_BYTES, SYS_COMPRESSED,
                            SYS_INNER_BATCH, Record, find_property, get_i32, parse_record)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -122,7 +122,7 @@ cdef class ReceivedRecord:
 
     @property
     def stored_body(self):
-        """The body as it is stored, perhaps packed."""
+        """The body as stored, possibly compressed."""
         return self.copy_of_body()
 
     @stored_body.setter
@@ -141,8 +141,8 @@ cdef class ReceivedRecord:
         return self._body
 
     def decompressed(self):
-        """Unpack the stored body; see _core.pyi."""
-        raise errors.InvariantError("a packed body")
+        """Decompress the stored body; see _core.pyi."""
+        raise errors.InvariantError("a compressed body")
 
     @property
     def properties(self):
@@ -208,8 +208,8 @@ cdef class ReceivedRecord:
         return other
 
 
-cdef int refuse_record(int64_t at, int status) except -1:
-    """Say why the bytes at a place are no record of a message."""
+cdef int reject_record(int64_t at, int status) except -1:
+    """Raise an error that names why the bytes at an offset are not a record of a message."""
     if status == PARSED_BAD_MAGIC or status == PARSED_BLANK:
         raise errors.MalformedRecordError(at, "its magic number is none of a message")
     raise errors.MalformedRecordError(at, "its lengths do not fit its size")
@@ -237,7 +237,7 @@ def read_records(bytes data not None, type kind not None, str broker_name not No
         message = kind.__new__(kind)
         status = parse_record(base + at, record_bytes, &message.record)
         if status != PARSED_RECORD:
-            refuse_record(at, status)
+            reject_record(at, status)
         ASSERT(message.record.properties + message.record.properties_bytes == base + at + record_bytes)
         message.owner = data
         message.broker_name = broker_name

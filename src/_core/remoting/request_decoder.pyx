@@ -15,7 +15,7 @@ cdef enum:
     CODE_LITE_PULL_MESSAGE = 361
     COMMAND_RESPONSE = 1
     COMMAND_ONEWAY = 2
-    # Fields by their place in the header; the first eight are required.
+    # Indexes of fields in a header; the first eight are required.
     SEND_PRODUCER_GROUP = 0
     SEND_TOPIC = 1
     SEND_DEFAULT_TOPIC = 2
@@ -137,7 +137,7 @@ cdef class PullRequest(DecodedRequest):
 
 cdef bint sort_fields(const CommandHead* head, const char** names, int32_t count, bint by_letter,
                       const TextSpan** fields) noexcept nogil:
-    """Put the values of a head under their places, the last of one name; say whether others were met."""
+    """Store the values of a head by field index, the last one of a name; True if it has other fields."""
     cdef bint others = False
     cdef int32_t i, place
     for i in range(FIELDS_MAX):
@@ -296,7 +296,7 @@ def decode_head(frame):
             if remark is None:
                 return None
         for i in range(head.count):
-            # A key of a binary header was not looked at yet.
+            # Keys of a binary header were not checked yet.
             if not is_utf8(head.keys[i].at, head.keys[i].size):
                 return None
             value = span_value(&head.values[i])
@@ -310,7 +310,7 @@ def decode_head(frame):
 
 
 def decode_frames(data, int64_t max_frame_bytes, dict calls=None, *, bint appends=False):
-    """Cut received bytes into frames, and decode those that come often; see _core.pyi."""
+    """Split received bytes into frames, and decode frequent requests; see _core.pyi."""
     cdef const uint8_t* base
     cdef int64_t size, length
     cdef int64_t at = 0
@@ -325,7 +325,7 @@ def decode_frames(data, int64_t max_frame_bytes, dict calls=None, *, bint append
         base = <const uint8_t*>PyByteArray_AS_STRING(data)
         size = PyByteArray_GET_SIZE(data)
     else:
-        raise TypeError("bytes or a bytearray that nobody else writes to are wanted")
+        raise TypeError("data must be bytes, or a bytearray that does not change any more")
     while size - at >= 4:
         length = get_i32(base + at)
         if length < 4 or length > length_max:

@@ -26,7 +26,7 @@ def set_send_result(result_class, status_ok):
 
 
 cdef object send_result(PendingSend out, const CommandHead* head):
-    """What an answer says to a send that went well; None for Python to read it."""
+    """Decode the response to a successful send; None if Python must decode it."""
     cdef const TextSpan* msg_id = NULL
     cdef const TextSpan* queue_id = NULL
     cdef const TextSpan* queue_offset = NULL
@@ -80,7 +80,7 @@ cdef class PullFuture(ResponseFuture):
     cdef readonly bytes body
 
     cdef bint read(self, const CommandHead* head, const uint8_t* body, int64_t body_bytes):
-        """Take what an answer says; False for Python to read it."""
+        """Decode a response; False if Python must decode it."""
         cdef int32_t i
         cdef int found = 0
         if head.code not in (CODE_FOUND, CODE_NOT_FOUND, CODE_RETRY_IMMEDIATELY, CODE_OFFSET_MOVED):
@@ -105,7 +105,7 @@ cdef class PullFuture(ResponseFuture):
 
 
 cdef object answered_call(const uint8_t* frame, int64_t size, dict calls):
-    """The request that a frame answers, with its result, taken out of the table; None for Python to look."""
+    """Remove from the table the request that a frame answers, with its result; None if Python must do it."""
     cdef CommandHead head
     cdef int64_t at_body = 0
     cdef PyObject* found

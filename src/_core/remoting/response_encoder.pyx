@@ -95,8 +95,7 @@ cdef class _ResponseWriter:
     cdef bint has_fields
 
     cdef int begin(self, int32_t serialize, int32_t code, int32_t opaque, int64_t text_bytes) except -1:
-        """Make room for a response, and write what stands before its fields; a binary one has its remark yet
-        to come."""
+        """Allocate a response, and write the part before its fields or, if binary, before its remark."""
         self.letters = SHORT_ESCAPES
         self.binary = serialize == SERIALIZE_ROCKETMQ and -CODE_BINARY_MAX <= code <= CODE_BINARY_MAX
         self.has_fields = False
@@ -115,7 +114,7 @@ cdef class _ResponseWriter:
         return 0
 
     cdef void put_binary_remark(self, const char* remark, int64_t size) noexcept:
-        """The remark of a binary response, which stands before its fields."""
+        """Write the remark of a binary response, which precedes its fields."""
         put_i32(self.to, <int32_t>size)
         if size:
             memcpy(self.to + 4, remark, <size_t>size)
@@ -159,7 +158,7 @@ cdef class _ResponseWriter:
             self.to = put_json_text(self.to, <const uint8_t*>text, size, self.letters)
 
     cdef bytes finish(self, int32_t opaque, const char* remark, int64_t remark_bytes, int64_t body_bytes):
-        """Write what stands after the fields, and the lengths; the bytes before the body."""
+        """Write the part after the fields, and the lengths; return the bytes before the body."""
         cdef int64_t size
         if self.binary:
             put_i32(self.at_fields, <int32_t>(self.to - self.at_fields - 4))
@@ -222,7 +221,7 @@ cdef bytes write_send_response(int32_t serialize, int32_t opaque, int32_t code, 
 def encode_send_response(int32_t serialize, int32_t opaque, int32_t code, str remark, str msg_id not None,
                          int32_t queue_id, int64_t queue_offset, str transaction_id, str region not None,
                          bint trace_on):
-    """A whole response to a send: the places of what was stored."""
+    """Encode the whole response to a send that was stored."""
     cdef Py_ssize_t id_size
     cdef Py_ssize_t transaction_size = 0
     cdef const char* id_text = PyUnicode_AsUTF8AndSize(msg_id, &id_size)
@@ -237,7 +236,7 @@ cdef bytes write_pull_response(int32_t serialize, int32_t opaque, int32_t code, 
                                int64_t suggest_which_broker_id, int64_t next_begin_offset,
                                int64_t min_offset, int64_t max_offset, int32_t topic_sys_flag,
                                int32_t group_sys_flag, int64_t body_size_bytes):
-    """All of a response to a pull that stands before its body."""
+    """Encode the response to a pull up to its body."""
     cdef Py_ssize_t remark_size = 0
     cdef const char* remark_text = NULL
     cdef _ResponseWriter writer = _ResponseWriter.__new__(_ResponseWriter)
@@ -260,6 +259,6 @@ def encode_pull_response(int32_t serialize, int32_t opaque, int32_t code, str re
                          int64_t suggest_which_broker_id, int64_t next_begin_offset, int64_t min_offset,
                          int64_t max_offset, int32_t topic_sys_flag, int32_t group_sys_flag,
                          int64_t body_size_bytes):
-    """All of a response to a pull that stands before its body."""
+    """Encode the response to a pull up to its body."""
     return write_pull_response(serialize, opaque, code, remark, suggest_which_broker_id, next_begin_offset,
                                min_offset, max_offset, topic_sys_flag, group_sys_flag, body_size_bytes)

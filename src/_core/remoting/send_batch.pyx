@@ -1,6 +1,6 @@
-# Sends that are ordinary, taken by the run: those of one wake-up of a connection that go to one queue are
-# appended from the receive buffer one after another, and answered in one piece of bytes.
-# What is not ordinary ends the run and is left to Python, which is the model that this is tested against.
+# Plain sends in batches: those to one queue that a connection received together are appended directly from
+# the receive buffer and answered in one piece of bytes. A send that is not plain ends the batch
+# and is left to Python, which is the model that this is tested against.
 cimport cython
 from _core.layout cimport PROPERTY_END, SYS_INNER_BATCH, SYS_TRANSACTION_MASK
 from _core.text cimport is_utf8
@@ -160,7 +160,7 @@ cdef class SendBatch:
 
 @cython.final
 cdef class SendBatchAppender:
-    """Appends ordinary sends by the run."""
+    """Appends plain sends in batches; see _core.pyi."""
 
     cdef CommitLog log
     cdef bytes added
@@ -186,7 +186,7 @@ cdef class SendBatchAppender:
         """Append frames from `begin` on as far as they are one run; see _core.pyi."""
         cdef SendBatch run = SendBatch.__new__(SendBatch)
         cdef SendRequest request
-        # Of its own: where room has to be made, other threads come to their turn.
+        # A copy of its own: other threads may run while a file is added.
         cdef RecordTemplate template
         cdef QueueAppender appender = None
         cdef Draft draft
@@ -212,7 +212,7 @@ cdef class SendBatchAppender:
                     template = self.template
                 size_bytes = self.place_request(&template, appender, request, &draft, &run.written)
             except errors.PyLedgerError:
-                # Whoever takes the request next meets the same, and tells it.
+                # Python takes this request next, gets the same error, and responds with it.
                 run.written.count = count
                 break
             if size_bytes == 0:
@@ -244,7 +244,7 @@ cdef class SendBatchAppender:
 
     cdef int64_t place_request(self, const RecordTemplate* template, QueueAppender appender,
                                SendRequest request, Draft* draft, OffsetList* written) except -1:
-        """Append one request; bytes of its records, 0 when it is not ordinary."""
+        """Append one request; return the bytes of its records, 0 if it is not plain."""
         cdef PropertyFacts facts
         cdef bytes properties = request.properties
         cdef const uint8_t* body = body_of(request)

@@ -261,7 +261,7 @@ def test_records_far_apart_are_gathered_like_others(tmp_path: Path, files: str) 
         assert (builder.fault_offset, bool(builder.fault)) == (struct.unpack_from(">q", wrong)[0], True)
 
 
-def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:
+def test_compressed_bodies_are_decompressed_on_request(tmp_path: Path) -> None:
     plain = [b"p" * n for n in (0, 5, 40_000)]
     records = [RecordFields(body=zlib.compress(p), sys_flag=0x301) for p in plain] + [
         RecordFields(body=b"raw")
@@ -280,13 +280,13 @@ def test_packed_bodies_are_unpacked_on_request(tmp_path: Path) -> None:
         ]
 
 
-def test_body_that_does_not_unpack_is_a_fault(tmp_path: Path) -> None:
+def test_body_that_cannot_be_decompressed_is_a_fault(tmp_path: Path) -> None:
     log = write_log(tmp_path / "commitlog", [RecordFields(), RecordFields(body=b"no zlib", sys_flag=1)])
     builder = ColumnBuilder(["body"], decompress=True)
     assert not builder.scan(pinned(log), 0)
     assert (builder.row_count, builder.fault_offset) == (1, log.offsets[1])
     assert builder.fault is not None
-    assert "cannot be unpacked" in builder.fault
+    assert "cannot be decompressed" in builder.fault
     builder = ColumnBuilder(["body"], decompress=True, decompress_limit_bytes=10)
     log = write_log(tmp_path / "big", [RecordFields(body=zlib.compress(b"x" * 11), sys_flag=1)])
     assert not builder.scan(pinned(log), 0)
@@ -341,7 +341,7 @@ def test_properties_of_any_length_are_those_of_the_message(tmp_path: Path) -> No
         assert list(row["properties"]) == list(message.properties)
 
 
-def test_split_log_cuts_at_records(log: LogFiles) -> None:
+def test_split_log_splits_at_records(log: LogFiles) -> None:
     view = pinned(log)
     for step in (1, 500, 5000, 1 << 40):
         cuts = split_log(view, 0, log.end, step_bytes=step)

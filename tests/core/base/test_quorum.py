@@ -45,7 +45,7 @@ def test_quorum_index_of_other_than_all_voters_is_our_mistake(water_marks: list[
     ("water_marks", "error"),
     [((1, 2), TypeError), ([None], TypeError), ([1.5], TypeError), ([2**63], OverflowError)],
 )
-def test_quorum_index_of_no_list_of_indexes_is_refused(
+def test_quorum_index_of_no_list_of_indexes_is_rejected(
     water_marks: list[int], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -53,7 +53,7 @@ def test_quorum_index_of_no_list_of_indexes_is_refused(
 
 
 @given(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=9))
-def test_vote_result_stands_whatever_the_silent_say(votes: list[bool | None]) -> None:
+def test_vote_result_does_not_depend_on_missing_votes(votes: list[bool | None]) -> None:
     def outcome(silent: bool) -> bool:
         return sum(silent if vote is None else vote for vote in votes) * 2 > len(votes)
 
@@ -65,7 +65,7 @@ def test_vote_result_stands_whatever_the_silent_say(votes: list[bool | None]) ->
         assert outcome(True) == outcome(False) == (result is quorum.VoteResult.WON)
 
 
-def tell(step: datadriven.Step) -> str:
+def answer(step: datadriven.Step) -> str:
     voters = step.items("cfg")
     if step.command == "committed":
         marks = [None if mark == "_" else int(mark) for mark in step.items("idx")]
@@ -76,4 +76,4 @@ def tell(step: datadriven.Step) -> str:
 
 
 def test_quorum_story(rewrite: bool) -> None:
-    datadriven.run(TESTDATA / "quorum.txt", tell, rewrite=rewrite)
+    datadriven.run(TESTDATA / "quorum.txt", answer, rewrite=rewrite)

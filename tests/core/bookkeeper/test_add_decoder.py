@@ -147,7 +147,7 @@ def test_damaged_frames_are_left_to_others(noise: bytes, at: int, v2: bool) -> N
         assert intake.cache[KNOWN] == {request.entry[15]: request.entry}
 
 
-def test_what_it_takes_stands_in_the_journal(tmp_path: Path) -> None:
+def test_taken_adds_are_in_the_journal(tmp_path: Path) -> None:
     intake = Intake()
     plain: dict[str, Any] = {"ledger_id": KNOWN, "master_key": KEY}
     sent = [m.AddRequest(txn_id=at, entry_id=at, entry=entry_of(KNOWN, at), **plain) for at in range(20)]

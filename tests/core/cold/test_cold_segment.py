@@ -29,7 +29,7 @@ runs = st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 60)
 @given(runs, st.sampled_from(["default", "high_compression"]))
 @example([(b"a", 60)] * 40, "default")
 @example([(b"ab", 60), (bytes(range(17)), 60)], "default")
-def test_blocks_are_unpacked_as_by_the_lz4_package(parts: list[tuple[bytes, int]], mode: str) -> None:
+def test_blocks_are_decompressed_as_by_the_lz4_package(parts: list[tuple[bytes, int]], mode: str) -> None:
     plain = b"".join(piece * times for piece, times in parts)
     packed = lz4.block.compress(plain, mode=mode, store_size=False)
     assert decompress_block(packed, len(plain)) == plain
@@ -40,7 +40,7 @@ def test_blocks_are_unpacked_as_by_the_lz4_package(parts: list[tuple[bytes, int]
 
 
 @given(st.binary(max_size=300), st.integers(0, 2_000))
-def test_any_bytes_are_refused_or_unpacked_to_the_size(packed: bytes, size: int) -> None:
+def test_any_bytes_are_rejected_or_decompressed_to_the_size(packed: bytes, size: int) -> None:
     plain = decompress_block(packed, size)
     assert plain is None or len(plain) == size
 
@@ -149,7 +149,7 @@ def test_many_threads_read_while_blocks_are_given_back(packed: Path) -> None:
     assert found == [wanted] * (4 * 4 * 52)
 
 
-def test_a_first_block_that_cannot_be_unpacked_is_damage(packed: Path) -> None:
+def test_a_first_block_that_cannot_be_decompressed_is_damage(packed: Path) -> None:
     """Nothing before the first byte of a segment is looked at."""
     path = segments(packed)[0]
     changed = path.parent.parent / "first" / path.name
@@ -166,7 +166,7 @@ def test_a_first_block_that_cannot_be_unpacked_is_damage(packed: Path) -> None:
 
 
 @given(st.data())
-def test_changed_segments_are_refused_or_read_without_other_records(
+def test_changed_segments_are_rejected_or_read_without_other_records(
     packed: Path, data: st.DataObject
 ) -> None:
     path = segments(packed)[1]

@@ -29,7 +29,7 @@ class Story:
         self.file_size = 1 << 30
         self.wrote = self.flushed = self.now_ms = 0
 
-    def tell(self, step: datadriven.Step) -> str:
+    def answer(self, step: datadriven.Step) -> str:
         if step.command == "open":
             return self.open(step)
         if step.command == "write":
@@ -76,7 +76,7 @@ class Story:
 
 @pytest.mark.parametrize("path", sorted(TESTDATA.glob("flush_policy*.txt")), ids=lambda path: path.stem)
 def test_flush_policy_story(path: Path, rewrite: bool) -> None:
-    datadriven.run(path, Story().tell, rewrite=rewrite)
+    datadriven.run(path, Story().answer, rewrite=rewrite)
 
 
 STEPS = st.lists(
@@ -140,7 +140,7 @@ def test_least_pages_first_pass_is_thorough_then_every_interval() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("interval_ms", 0), ("thorough_interval_ms", -1)])
-def test_flush_policy_without_an_interval_is_refused(option: str, value: int) -> None:
+def test_flush_policy_without_an_interval_is_rejected(option: str, value: int) -> None:
     with pytest.raises(errors.ConfigError, match=option):
         FlushPolicy("none", **{option: value})
 

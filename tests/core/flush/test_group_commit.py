@@ -178,7 +178,7 @@ def test_publish_answers_those_it_reached_and_no_others(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("callers", [1, 3, 64])
-def test_many_callers_are_told_only_what_was_flushed(spawn: Spawn, callers: int) -> None:
+def test_many_callers_are_notified_only_of_what_was_flushed(spawn: Spawn, callers: int) -> None:
     commit = GroupCommit("log")
     lock = threading.Lock()
     end, durable, rounds = [0], [0], 200

@@ -67,7 +67,7 @@ def test_it_sends_what_the_machine_would_frame_by_frame(
 ) -> None:
     config = HaConfig(transfer_batch_bytes=batch)
     alone, machine = MasterConnection(config, 0), MasterConnection(config, 0)
-    view, turn = queue.view(), 0
+    view, step = queue.view(), 0
     own, peer = socket.socketpair()
     with own, peer:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -84,8 +84,8 @@ def test_it_sends_what_the_machine_would_frame_by_frame(
             came = b""
             while (stop := machine.sendable(log, 0)) > machine.next_offset or sender.unfinished:
                 machine.sent_to(sender.send(view, machine.next_offset, stop), 0)
-                came += drain(peer, takes[turn % len(takes)])
-                turn += 1
+                came += drain(peer, takes[step % len(takes)])
+                step += 1
             while part := drain(peer):
                 came += part
             assert came == expected

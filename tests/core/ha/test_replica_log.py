@@ -41,13 +41,13 @@ def test_bytes_in_any_pieces_are_the_masters_and_records_count_when_whole(
 ) -> None:
     folder = tmp_path_factory.mktemp("replica")
     data, _, ends = master(folder / "master")
-    log, at, turn = replica(folder / "slave"), 0, 0
+    log, at, step = replica(folder / "slave"), 0, 0
     # A blank counts when its file is full.
     boundaries = {0, *ends, *range(0, len(data), FILE_BYTES)}
     while at < len(data):
-        size = min(sizes[turn % len(sizes)], len(data) - at, FILE_BYTES - at % FILE_BYTES)
+        size = min(sizes[step % len(sizes)], len(data) - at, FILE_BYTES - at % FILE_BYTES)
         assert log.append(at, data[at : at + size]) == at + size
-        at, turn = at + size, turn + 1
+        at, step = at + size, step + 1
         assert log.whole_where == max(place for place in boundaries if place <= at)
         # Nobody sees a part of a record.
         assert log.queue.max_offset == log.whole_where
@@ -146,7 +146,7 @@ def test_nothing_is_read_ahead_of_what_is_written(tmp_path: Path) -> None:
     log.queue.close()
 
 
-def test_another_place_than_the_end_is_refused(tmp_path: Path) -> None:
+def test_append_at_another_offset_than_the_end_is_rejected(tmp_path: Path) -> None:
     data, starts, _ = master(tmp_path / "master")
     log = replica(tmp_path / "slave")
     for offset in (1, -1, FILE_BYTES + 8):
@@ -160,7 +160,7 @@ def test_another_place_than_the_end_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 28])
-def test_what_is_no_record_is_refused_and_leaves_nothing(tmp_path: Path, at: int) -> None:
+def test_bytes_that_are_no_record_are_rejected_and_leave_nothing(tmp_path: Path, at: int) -> None:
     data, starts, _ = master(tmp_path / "master")
     log = replica(tmp_path / "slave")
     log.append(0, data[: starts[3]])
@@ -173,7 +173,7 @@ def test_what_is_no_record_is_refused_and_leaves_nothing(tmp_path: Path, at: int
     log.queue.close()
 
 
-def test_a_master_with_other_file_sizes_is_refused(tmp_path: Path) -> None:
+def test_a_master_with_other_file_sizes_is_rejected(tmp_path: Path) -> None:
     data, _, _ = master(tmp_path / "master")
     larger = replica(tmp_path / "larger", 2 * FILE_BYTES)
     with pytest.raises(StoreFormatError, match="mappedFileSizeCommitLog"):

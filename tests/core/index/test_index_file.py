@@ -177,7 +177,7 @@ def test_head_files_go_but_never_the_last(tmp_path: Path) -> None:
     assert len(index.files) == 1
 
 
-def test_bad_counts_and_files_are_refused(tmp_path: Path) -> None:
+def test_bad_counts_and_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         IndexFile(str(tmp_path / "1"), 0, 10)
     (tmp_path / "2").write_bytes(b"\0" * 50)

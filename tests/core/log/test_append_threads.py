@@ -177,7 +177,7 @@ def test_rows_beside_a_new_queue_that_takes_its_time(tmp_path: Path) -> None:
     log.queue.close()
 
 
-def test_a_second_thread_that_follows_a_master_is_refused(tmp_path: Path) -> None:
+def test_a_second_thread_that_follows_a_master_is_rejected(tmp_path: Path) -> None:
     """Bytes of a master come from one connection; two that append would each believe in its own end."""
     source, _ = open_logs(tmp_path / "source", dledger=False)
     for number in range(20):

@@ -27,7 +27,7 @@ def is_mapped(path: str) -> bool:
     return any(line.rstrip().endswith(path) for line in Path("/proc/self/maps").read_text().splitlines())
 
 
-def test_close_with_a_buffer_alive_is_refused_until_it_is_released(file: MappedFile) -> None:
+def test_close_with_a_buffer_alive_raises_until_it_is_released(file: MappedFile) -> None:
     whole, part = memoryview(file), file.view(10, 4)
     array = np.frombuffer(part, dtype=np.uint8)
     del part
@@ -64,7 +64,7 @@ def test_mapping_goes_with_the_last_reference_without_close(tmp_path: Path) -> N
     assert not is_mapped(path)
 
 
-def test_closed_file_refuses_every_use(file: MappedFile) -> None:
+def test_closed_file_rejects_every_use(file: MappedFile) -> None:
     file.close()
     file.close()
     for use in (lambda: file.read(0, 1), lambda: file.view(0, 1), file.flush, lambda: memoryview(file)):

@@ -132,7 +132,7 @@ def test_put_many_any_bodies_equals_model(bodies: list[bytes], tags: str | None,
 
 
 @pytest.mark.parametrize("left_over", [7, 8, 9])
-def test_append_at_the_end_of_a_file_leaves_room_for_the_blank_record(log: CommitLog, left_over: int) -> None:
+def test_append_at_the_end_of_a_file_leaves_space_for_a_blank(log: CommitLog, left_over: int) -> None:
     fixed = len(Draft("t", b"").encode())
     appender = log.appender("t", 0)
     appender.put(b"a" * (FILE_SIZE_BYTES - fixed - left_over - fixed))
@@ -191,7 +191,7 @@ def test_append_encoded_batch_with_crc_property_keeps_every_property_readable(tm
 
 
 @pytest.mark.parametrize("cut", [1, 10, 21, 25, 40])
-def test_append_encoded_batch_cut_short_is_refused_whole(log: CommitLog, cut: int) -> None:
+def test_truncated_encoded_batch_is_rejected_whole(log: CommitLog, cut: int) -> None:
     with pytest.raises(errors.IllegalMessageError, match="add up"):
         log.append_encoded_batch("t", 0, encode_batch(BATCH)[:-cut])
     assert log.queue.max_offset == 0
@@ -200,7 +200,7 @@ def test_append_encoded_batch_cut_short_is_refused_whole(log: CommitLog, cut: in
 
 @settings(max_examples=100, deadline=None)
 @given(batch=st.binary(min_size=1, max_size=80), at=st.integers(0, 60), byte=st.integers(0, 255))
-def test_append_encoded_batch_of_any_bytes_is_stored_or_refused(batch: bytes, at: int, byte: int) -> None:
+def test_append_encoded_batch_of_any_bytes_is_stored_or_rejected(batch: bytes, at: int, byte: int) -> None:
     mutated = bytearray(encode_batch(BATCH))
     mutated[at] = byte
     with tempfile.TemporaryDirectory() as folder, open_log(Path(folder)) as log:
@@ -257,7 +257,7 @@ def test_append_inner_batch_takes_an_offset_for_each_message(log: CommitLog) -> 
         ({"born_host": ("::1", 65536)}, errors.IllegalMessageError),
     ],
 )
-def test_append_what_no_reader_could_read_is_refused(
+def test_append_of_an_unreadable_message_is_rejected(
     tmp_path: Path, arguments: dict[str, Any], error: type[errors.PyLedgerError]
 ) -> None:
     with open_log(tmp_path, max_message_size_bytes=1024) as log:
@@ -270,12 +270,12 @@ def test_append_what_no_reader_could_read_is_refused(
 @pytest.mark.parametrize(
     "topic", ["", ".", "..", "a/b", "../x", "a b", "tö", "a\0", "a" * 128, "%RETRY%" + "a" * 249]
 )
-def test_appender_illegal_topic_is_refused(log: CommitLog, topic: str) -> None:
+def test_appender_illegal_topic_is_rejected(log: CommitLog, topic: str) -> None:
     with pytest.raises(errors.IllegalMessageError):
         log.appender(topic, 0)
 
 
-def test_appender_negative_queue_is_refused(log: CommitLog) -> None:
+def test_appender_negative_queue_is_rejected(log: CommitLog) -> None:
     with pytest.raises(errors.IllegalMessageError, match="negative"):
         log.appender("t", -1)
 
@@ -444,7 +444,7 @@ def test_every_kind_of_append_wakes_the_notifier(tmp_path: Path) -> None:
 # -- states
 
 
-def test_append_to_a_closed_log_is_refused(tmp_path: Path) -> None:
+def test_append_to_a_closed_log_is_rejected(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         appender = log.appender("t", 0)
         appender.put(b"")
@@ -452,7 +452,7 @@ def test_append_to_a_closed_log_is_refused(tmp_path: Path) -> None:
         appender.put(b"")
 
 
-def test_append_in_a_forked_child_is_refused(log: CommitLog) -> None:
+def test_append_in_a_forked_child_is_rejected(log: CommitLog) -> None:
     appender = log.appender("t", 0)
     appender.put(b"")
     child = os.fork()
@@ -467,7 +467,7 @@ def test_append_in_a_forked_child_is_refused(log: CommitLog) -> None:
     assert appender.put(b"") > 0
 
 
-def test_append_to_a_readonly_queue_is_refused(tmp_path: Path) -> None:
+def test_append_to_a_readonly_queue_is_rejected(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         log.append("t", 0, b"")
     queue = MappedFileQueue(str(tmp_path / "commitlog"), FILE_SIZE_BYTES, readonly=True)
@@ -476,7 +476,7 @@ def test_append_to_a_readonly_queue_is_refused(tmp_path: Path) -> None:
         CommitLog(queue).append("t", 0, b"")
 
 
-def test_append_after_a_failed_flush_is_refused_for_good(tmp_path: Path) -> None:
+def test_append_after_a_failed_flush_is_always_rejected(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         log.append("t", 0, b"")
         (tmp_path / "commitlog").rename(tmp_path / "elsewhere")

@@ -93,14 +93,14 @@ def test_threads_may_reserve_the_same_file_at_once(path: Path) -> None:
         path.unlink()
 
 
-def test_create_over_an_existing_file_is_refused_and_leaves_it(path: Path) -> None:
+def test_create_over_an_existing_file_raises_and_keeps_it(path: Path) -> None:
     path.write_bytes(b"precious")
     with pytest.raises(errors.StoreIOError, match="exists"):
         MappedFile.create(str(path), SIZE_BYTES)
     assert path.read_bytes() == b"precious"
 
 
-def test_create_that_the_system_refuses_leaves_no_file(path: Path) -> None:
+def test_create_that_fails_leaves_no_file(path: Path) -> None:
     with file_size_limit(SIZE_BYTES - 1), pytest.raises(errors.StoreIOError, match=NAME):
         MappedFile.create(str(path), SIZE_BYTES)
     assert not path.exists()
@@ -168,7 +168,7 @@ def test_path_that_is_not_utf8_is_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("position", "length"), [(-1, 1), (0, -1), (0, 301), (300, 1), (301, 0), (1, 1 << 62)]
 )
-def test_read_outside_what_is_committed_is_refused(path: Path, position: int, length: int) -> None:
+def test_read_beyond_the_committed_position_is_rejected(path: Path, position: int, length: int) -> None:
     path.write_bytes(b"abc" * 100)
     file = MappedFile.open(str(path))
     for read in (file.read, file.view):

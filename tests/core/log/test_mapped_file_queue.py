@@ -106,7 +106,7 @@ def test_load_last_file_of_zero_bytes_is_removed_by_a_writer_only(
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, FILE_SIZE_BYTES - 1, FILE_SIZE_BYTES + 1])
-def test_load_file_of_another_size_is_refused_by_a_writer(
+def test_load_file_of_another_size_is_rejected_by_a_writer(
     folder: Path, make: Callable[..., MappedFileQueue], size_bytes: int
 ) -> None:
     fill(make(), 20)
@@ -118,9 +118,7 @@ def test_load_file_of_another_size_is_refused_by_a_writer(
     assert names(folder) == [file_name(0), file_name(1)]
 
 
-def test_load_readonly_takes_a_cut_file_as_far_as_it_goes(
-    folder: Path, make: Callable[..., MappedFileQueue]
-) -> None:
+def test_load_readonly_accepts_a_truncated_file(folder: Path, make: Callable[..., MappedFileQueue]) -> None:
     fill(make(), 1)
     before = (folder / file_name(0)).read_bytes()
     os.truncate(folder / file_name(0), 700)
@@ -142,7 +140,7 @@ def test_load_foreign_file_stops_a_writer_and_not_a_reader(
     assert len(make(readonly=True).files) == 1
 
 
-def test_new_with_impossible_size_is_refused(folder: Path) -> None:
+def test_new_with_impossible_size_is_rejected(folder: Path) -> None:
     for size_bytes in (0, -1, 1 << 31):
         with pytest.raises(errors.ConfigError):
             MappedFileQueue(str(folder), size_bytes)
@@ -209,7 +207,7 @@ def allocator() -> Iterator[Callable[[MappedFileQueue, int], threading.Thread]]:
         assert not thread.is_alive()
 
 
-def test_allocator_makes_files_ahead_and_removes_what_nobody_used(
+def test_allocator_makes_files_ahead_and_removes_unused_ones(
     folder: Path,
     make: Callable[..., MappedFileQueue],
     allocator: Callable[[MappedFileQueue], threading.Thread],
@@ -252,7 +250,7 @@ def test_allocator_error_reaches_the_append_and_the_next_one_tries_again(
     assert fill(queue, 1) == [0]
 
 
-def test_truncate_with_an_allocator_starts_over_behind_the_new_end(
+def test_truncate_with_an_allocator_starts_over_after_the_new_end(
     folder: Path,
     make: Callable[..., MappedFileQueue],
     allocator: Callable[[MappedFileQueue], threading.Thread],
@@ -280,7 +278,7 @@ def test_allocator_that_began_elsewhere_follows_the_first_file(
     assert names(folder) == [file_name(n) for n in (7, 8, 9)]
 
 
-def test_second_allocator_is_refused(
+def test_second_allocator_is_rejected(
     make: Callable[..., MappedFileQueue], allocator: Callable[[MappedFileQueue], threading.Thread]
 ) -> None:
     queue = make()
@@ -312,7 +310,7 @@ def test_set_end_moves_positions_and_changes_no_byte(
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("keep", [0, 1, 14, 15, 16, 30, 35])
-def test_truncate_leaves_zeroes_behind_the_new_end_on_disk(
+def test_truncate_leaves_zeroes_after_the_new_end_on_disk(
     folder: Path, make: Callable[..., MappedFileQueue], keep: int, pooled: bool
 ) -> None:
     queue = make(pooled=pooled)
@@ -380,7 +378,7 @@ def test_delete_head_keeps_the_last_file_and_the_bytes_of_live_views(
 # -- views
 
 
-def test_view_is_made_anew_only_when_something_changed(make: Callable[..., MappedFileQueue]) -> None:
+def test_view_is_recreated_only_after_a_change(make: Callable[..., MappedFileQueue]) -> None:
     queue = make()
     fill(queue, 1)
     view = queue.view()

@@ -85,7 +85,7 @@ def test_many_rows_go_past_the_mapping_and_are_as_if_put(tmp_path: Path, crc_pro
     many.queue.close()
 
 
-def test_rows_before_one_that_is_refused_are_appended(tmp_path: Path) -> None:
+def test_rows_before_a_rejected_one_are_appended(tmp_path: Path) -> None:
     log = open_log(tmp_path, 1 << 20)
     bodies = [bytes(1000)] * 300 + [bytes(2 << 20)] + [b"after"]
     with pytest.raises(RecordTooLargeError):
@@ -116,7 +116,7 @@ def test_queues_are_chosen_as_producers_do(rows: list[tuple[int, str]], count: i
     assert spread == expected_spread
 
 
-def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_columns_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     ids, born = array("i", [0, 1]), array("q", [0, 0])
     good = columns([b"ab", b"c"])

@@ -77,7 +77,7 @@ def test_mapped_ipv4_address_is_printed_as_java_does(tmp_path: Path) -> None:
     assert (message.born_host, message.store_host) == ("1.2.3.4:80", "[0:0:0:0:0:0:0:0]:0")
 
 
-def test_read_message_names_place_and_problem(tmp_path: Path) -> None:
+def test_read_message_names_offset_and_problem(tmp_path: Path) -> None:
     log = write_log(tmp_path / "commitlog", [RecordFields(), RecordFields()])
     view = log.view()
     with pytest.raises(OffsetOutOfRangeError):
@@ -104,7 +104,7 @@ def test_read_messages_follows_queue_units(tmp_path: Path) -> None:
         read_messages(log.view(), struct.pack(">qiq", 0, 0, 0))
 
 
-def test_message_refuses_to_be_pickled(tmp_path: Path) -> None:
+def test_message_cannot_be_pickled(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="pickle the attributes"):
         pickle.dumps(read_one(RecordFields(), tmp_path))
 
@@ -119,7 +119,7 @@ def test_body_view_keeps_file_open(tmp_path: Path) -> None:
     view.files[0].close()
 
 
-def test_packed_body_is_unpacked_on_request(tmp_path: Path) -> None:
+def test_compressed_body_is_decompressed_on_request(tmp_path: Path) -> None:
     message = read_one(RecordFields(body=zlib.compress(b"plain" * 100), sys_flag=1), tmp_path)
     assert message.plain_body == b"plain" * 100
     assert message.body[:1] == b"\x78"

@@ -101,7 +101,7 @@ def test_queue_equals_a_list(steps: list[tuple[int, int, int, int]], start: int,
 
 @given(steps=STEPS, end=st.integers(0, 12000))
 @settings(deadline=None, max_examples=25)
-def test_recovery_cuts_units_beyond_the_log(steps: list[tuple[int, int, int, int]], end: int) -> None:
+def test_recovery_truncates_units_beyond_the_log(steps: list[tuple[int, int, int, int]], end: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         queue, model = ConsumeQueue(folder, "t", 0, FILE_BYTES), QueueModel(FILE_UNITS)
         fill(queue, model, [(d, s, c, 1) for d, s, c, _ in steps], -1)
@@ -156,7 +156,7 @@ def test_reading_damaged_files_changes_and_breaks_nothing(
         assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 
-def test_read_only_queue_refuses_to_write(folder: str) -> None:
+def test_read_only_queue_rejects_writes(folder: str) -> None:
     ConsumeQueue(folder, "t", 0, FILE_BYTES).put(0, 100, 0, 0)
     queue = ConsumeQueue(folder, "t", 0, readonly=True)
     with pytest.raises(ReadOnlyStoreError):
@@ -168,7 +168,7 @@ def test_read_only_queue_refuses_to_write(folder: str) -> None:
     assert queue.flush() is False
 
 
-def test_closed_queue_refuses_to_write_and_views_stay_good(folder: str) -> None:
+def test_closed_queue_rejects_writes_and_views_stay_valid(folder: str) -> None:
     queue = ConsumeQueue(folder, "t", 0, FILE_BYTES)
     queue.put(7, 100, 3, 0)
     units = queue.units(0, 1)
@@ -179,20 +179,20 @@ def test_closed_queue_refuses_to_write_and_views_stay_good(folder: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "../../outside", "a/b", "a\0b", "x" * 256])
-def test_topic_that_leads_elsewhere_is_refused(folder: str, topic: str) -> None:
+def test_topic_that_leads_elsewhere_is_rejected(folder: str, topic: str) -> None:
     with pytest.raises(IllegalMessageError):
         ConsumeQueue(folder, topic, 0, FILE_BYTES)
     assert not any(Path(folder).iterdir())
 
 
-def test_file_of_another_size_is_refused_for_writing(folder: str) -> None:
+def test_file_of_another_size_is_rejected_for_writing(folder: str) -> None:
     ConsumeQueue(folder, "t", 0, FILE_BYTES).put(0, 100, 0, 0)
     with pytest.raises(StoreFormatError, match="rebuild"):
         ConsumeQueue(folder, "t", 0, 200)
     assert ConsumeQueue(folder, "t", 0, readonly=True).file_size_bytes == FILE_BYTES
 
 
-def test_jump_that_no_lost_records_explain_is_refused(folder: str) -> None:
+def test_gap_larger_than_lost_records_explain_is_rejected(folder: str) -> None:
     queue = ConsumeQueue(folder, "t", 0, FILE_BYTES)
     queue.put(0, 100, 0, 0)
     with pytest.raises(StoreFormatError, match="50000"):

@@ -161,7 +161,7 @@ def test_dispatch_writes_what_the_records_say(messages: list[Message], stops: li
 
 @given(messages=MESSAGES, at=st.integers(0, 60), part=st.integers(0, 6))
 @settings(deadline=None, max_examples=12)
-def test_index_cut_within_a_record_is_completed(messages: list[Message], at: int, part: int) -> None:
+def test_index_that_ends_within_a_record_is_completed(messages: list[Message], at: int, part: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         records = records_of(messages)
         log = write_log(Path(name) / "log", records, LOG_FILE_BYTES)
@@ -375,7 +375,7 @@ def test_threads_that_help_each_other_dispatch_each_record_once(tmp_path: Path) 
     assert folder.index.query("t", "k") == log.offsets[-64:]
 
 
-def test_advanced_queues_are_told_once(tmp_path: Path) -> None:
+def test_advanced_queues_are_reported_once(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log", records_of([("t", n % 2, None, None, None, 0, 5) for n in range(5)]))
     folder = Folder(tmp_path)
     folder.dispatcher.dispatch(view_of(log), log.offsets[1])
@@ -427,7 +427,7 @@ def test_forked_child_must_not_dispatch(tmp_path: Path) -> None:
     assert folder.dispatcher.queues["t", 0].max_offset == 1
 
 
-def test_close_waits_for_the_walk_under_way_and_refuses_the_next(tmp_path: Path) -> None:
+def test_close_waits_for_the_walk_in_progress_and_rejects_the_next(tmp_path: Path) -> None:
     """What it dispatches into is unmapped right after."""
     log = write_log(tmp_path / "log", [RecordFields(queue_offset=n) for n in range(9)], LOG_FILE_BYTES)
     folder = Folder(tmp_path)

@@ -50,7 +50,7 @@ READS: dict[str, Callable[[StoreReader], object]] = {
 def test_a_log_that_is_truncated_under_a_reader_is_an_error(folder: Path, way: str) -> None:
     with StoreReader.open(folder) as reader:
         cut(folder)
-        with pytest.raises(StoreIOError, match="cut short while it was mapped"):
+        with pytest.raises(StoreIOError, match="truncated while it was mapped"):
             READS[way](reader)
 
 
