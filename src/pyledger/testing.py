@@ -1,6 +1,6 @@
-"""Servers inside the process of a test: a broker with its name server, bookies with their cluster.
+"""Servers in the process of a test: a broker with its name server, and a cluster of bookies.
 
-The pytest fixtures `pyledger_broker` and `pyledger_bookies` give one of each.
+The pytest fixtures `pyledger_broker` and `pyledger_bookies` start them.
 """
 
 from typing import TYPE_CHECKING

@@ -62,10 +62,10 @@ class ScriptedBroker:
 
     def stored(self, request: RemotingCommand, code: int = 0) -> RemotingCommand:
         """What a broker answers that has stored a message."""
-        asked = request.header(SendMessageRequestHeader)
+        header = request.header(SendMessageRequestHeader)
         header = SendMessageResponseHeader(
             msg_id=encode_message_id("127.0.0.1", 10911, len(self.requests)),
-            queue_id=asked.queue_id,
+            queue_id=header.queue_id,
             queue_offset=len(self.requests),
         )
         return request.response(code, header=header)

@@ -132,9 +132,9 @@ def test_a_send_that_fails_tells_what_is_stored(node: LocalBroker) -> None:
     Path("text").write_text("one\n" * 300 + "x" * (5 << 20) + "\n" + "two\n" * 300)
     found = spawn("produce", "-n", node.address, "--topic", "Text", "text")
     assert found.code == 1
-    told, error = found.err.splitlines()
-    assert int(told.split()[0]) <= len(node.bodies("Text"))
-    assert told.endswith("stored; messages in flight may be stored, too")
+    summary, error = found.err.splitlines()
+    assert int(summary.split()[0]) <= len(node.bodies("Text"))
+    assert summary.endswith("stored; messages in flight may be stored, too")
     assert "the limit is" in error
 
 

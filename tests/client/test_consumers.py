@@ -131,7 +131,7 @@ def test_close_waits_for_listeners_and_keeps_what_they_did(tmp_path: Path) -> No
     play(tmp_path, story, *numbered(0, 40))
 
 
-def test_lost_lock_begins_anew_where_the_other_ended(tmp_path: Path) -> None:
+def test_lost_lock_drops_the_queue_until_it_is_assigned_again(tmp_path: Path) -> None:
     got: dict[int, list[int]] = defaultdict(list)
 
     async def story(node: LocalRocketMQ) -> None:
@@ -149,7 +149,9 @@ def test_lost_lock_begins_anew_where_the_other_ended(tmp_path: Path) -> None:
             [queue] = [one for one in consumer.queues if (one.topic, one.queue_id) == (TOPIC, 0)]
             # Somebody else takes the queue, consumes four messages and says so.
             locks.groups[GROUP][queue].client_id = "other"
-            await consumer._sharing.lock_again(list(consumer._assignments.values()), consumer._lost_lock)
+            await consumer._rebalance.renew_locks(
+                list(consumer._assignments.values()), consumer._on_lock_lost
+            )
             assert queue not in consumer.queues
             async with AsyncPullConsumer(GROUP, node.address) as other:
                 await other.commit(queue, 6)

@@ -1,4 +1,4 @@
-"""Listeners of both kinds: what they return and raise reaches the event loop, once for each turn."""
+"""Listeners of both kinds: what they return and raise reaches the event loop, once for each call."""
 
 import asyncio
 import threading
@@ -67,7 +67,7 @@ def test_close_waits_for_what_runs(run: Run) -> None:
     async def main() -> None:
         runner = ListenerRunner(slow, None, 1, "test")
         runner.start()
-        turn = asyncio.ensure_future(runner.process([None]))  # type: ignore[list-item]
+        call = asyncio.ensure_future(runner.process([None]))  # type: ignore[list-item]
         await asyncio.to_thread(begun.wait, 30)
         closing = asyncio.ensure_future(runner.close(30_000))
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def test_close_waits_for_what_runs(run: Run) -> None:
         finish.set()
         await closing
         assert ended.is_set()
-        assert await turn == (None, None)
+        assert await call == (None, None)
 
     run(main())
 
@@ -108,7 +108,7 @@ def test_one_listener_is_needed() -> None:
 
 
 def test_nothing_waits_for_a_task_that_is_over(run: Run) -> None:
-    """What comes right after the last turn is processed too, while the loop still has that task."""
+    """What comes right after the last call is processed too, while the loop still has that task."""
 
     async def main() -> None:
         async def listener(_message: object) -> None:

@@ -273,9 +273,12 @@ def test_brokers_learn_of_a_producer_and_of_its_end(run: Run) -> None:
                 while not broker.of(RequestCode.HEART_BEAT):
                     broker.arrived.clear()
                     await broker.arrived.wait()
-                told = Heartbeat.decode(broker.of(RequestCode.HEART_BEAT)[0].body)
-                assert told.client_id == producer.client.client_id
-                assert {one.group_name for one in told.producer_data_set} == {"G", "CLIENT_INNER_PRODUCER"}
+                heartbeat = Heartbeat.decode(broker.of(RequestCode.HEART_BEAT)[0].body)
+                assert heartbeat.client_id == producer.client.client_id
+                assert {one.group_name for one in heartbeat.producer_data_set} == {
+                    "G",
+                    "CLIENT_INNER_PRODUCER",
+                }
             left = [one.ext_fields["producerGroup"] for one in broker.of(RequestCode.UNREGISTER_CLIENT)]
             assert left == ["G", "CLIENT_INNER_PRODUCER"]
 

@@ -61,12 +61,12 @@ class Replica:
         return request.response()
 
     async def pull(self, request: RemotingCommand) -> RemotingCommand:
-        asked = request.header(PullMessageRequestHeader)
-        self.pulls.append(asked)
-        if asked.queue_offset >= self.pair.end:
+        header = request.header(PullMessageRequestHeader)
+        self.pulls.append(header)
+        if header.queue_offset >= self.pair.end:
             await asyncio.sleep(HOLD_S)
-        end = min(self.pair.end, asked.queue_offset + BATCH)
-        found = range(asked.queue_offset, end)
+        end = min(self.pair.end, header.queue_offset + BATCH)
+        found = range(header.queue_offset, end)
         body = b"".join(record(offset) for offset in found)
         # As upstream: a slave sends its readers back as soon as the master is alive again.
         suggested = 1 if self.broker_id and self.pair.master.server is None else self.pair.suggested

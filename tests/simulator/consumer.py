@@ -290,8 +290,8 @@ class Consumer:
 
     def commit(self, queues: Collection[MessageQueue] | None = None) -> None:
         """Commit the changed offsets."""
-        for queue, offset in self.offsets.untold(self.shares if queues is None else queues).items():
-            self.offsets.told(queue, offset)
+        for queue, offset in self.offsets.unpersisted(self.shares if queues is None else queues).items():
+            self.offsets.on_persisted(queue, offset)
             self.send_oneway(self.broker.commit, queue.queue_id, offset)
 
     def forget(self, queue: MessageQueue) -> None:

@@ -456,8 +456,8 @@ def test_recovery_reads_fence(tmp_path: Path) -> None:
             for bookie in made.bookies.values():
                 bookie.seen.clear()
             await client.open(writer.ledger_id)
-            asked = [one for b in made.bookies.values() for one in b.seen if isinstance(one, ReadRequest)]
-            assert all(one.fence and one.master_key for one in asked if one.entry_id != 1)
-            assert {one.entry_id for one in asked if one.fence} >= {-1, 2, 3}
+            reads = [one for b in made.bookies.values() for one in b.seen if isinstance(one, ReadRequest)]
+            assert all(one.fence and one.master_key for one in reads if one.entry_id != 1)
+            assert {one.entry_id for one in reads if one.fence} >= {-1, 2, 3}
 
     run(tmp_path, scenario)

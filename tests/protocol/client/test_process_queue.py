@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @dataclass(eq=False)
 class Stored:
-    """All that a process queue looks at of a message."""
+    """The attributes of a message that a process queue reads."""
 
     queue_offset: int
     stored_body: bytes = b"x"
@@ -28,7 +28,7 @@ class Stored:
 
 
 class Story:
-    """One process queue; `at=` is the time, which otherwise stands still."""
+    """One process queue; `at=` sets the time in ms."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -36,7 +36,7 @@ class Story:
         self.limits = FlowLimits()
         self.known: dict[int, Stored] = {}
 
-    def tell(self, step: datadriven.Step) -> str:
+    def apply(self, step: datadriven.Step) -> str:
         self.now_ms = step.integer("at", self.now_ms)
         return str(getattr(self, step.command.replace("-", "_"))(step)) or "ok"
 
@@ -114,7 +114,7 @@ def ranges(numbers: list[int]) -> str:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_story(story: Path, rewrite: bool) -> None:
-    datadriven.run(story, Story().tell, rewrite=rewrite)
+    datadriven.run(story, Story().apply, rewrite=rewrite)
 
 
 class Histories(RuleBasedStateMachine):
@@ -176,12 +176,12 @@ TestHistories = Histories.TestCase
 
 
 @given(st.lists(st.tuples(st.integers(1, 7), st.booleans()), max_size=30), st.integers(0, 40))
-def test_ordered_consumption_never_skips(turns: list[tuple[int, bool]], count: int) -> None:
-    """Each turn takes some messages, and succeeds or fails: what is committed is what was seen, in order."""
+def test_orderly_consumption_skips_no_message(calls: list[tuple[int, bool]], count: int) -> None:
+    """Each call takes some messages, and succeeds or fails; the commits are in order and without gaps."""
     queue: ProcessQueue[Stored] = ProcessQueue(0)
     queue.put([Stored(offset) for offset in range(count)])
     done: list[int] = []
-    for wanted, succeeds in turns:
+    for wanted, succeeds in calls:
         taken = [one.queue_offset for one in queue.take(wanted)]
         assert taken == list(range(len(done), min(len(done) + wanted, count)))
         if succeeds:

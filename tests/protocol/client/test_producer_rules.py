@@ -26,7 +26,7 @@ MONTH_MS = 30 * 86_400_000
 
 
 class Story:
-    """One producer of one topic. Random draws are told by the story."""
+    """One producer of one topic. The story contains the random numbers."""
 
     def __init__(self) -> None:
         self.queues: list[MessageQueue] = []
@@ -35,7 +35,7 @@ class Story:
         self.chooser = FaultStrategy(lambda _limit: self.draws.pop(0))
         self.now_ms = 0
 
-    def tell(self, step: datadriven.Step) -> str:
+    def apply(self, step: datadriven.Step) -> str:
         self.now_ms = step.integer("at", self.now_ms)
         return str(getattr(self, step.command)(step))
 
@@ -46,7 +46,7 @@ class Story:
         return f"{len(self.queues)} queues"
 
     def choose(self, step: datadriven.Step) -> str:
-        """`choose times=n after=broker sparing`; `draw=` is what chance says."""
+        """`choose times=n after=broker sparing`; `draw=` is the next random number."""
         if "draw" in step.named:
             self.draws.append(step.integer("draw"))
         found = []
@@ -75,7 +75,7 @@ class Story:
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_stories(path: Path, rewrite: bool) -> None:
-    datadriven.run(path, Story().tell, rewrite=rewrite)
+    datadriven.run(path, Story().apply, rewrite=rewrite)
 
 
 PAUSES = [(0, 0), (549, 0), (550, 2), (1799, 2), (1800, 5), (3000, 6), (5000, 10), (15_000, 30)]

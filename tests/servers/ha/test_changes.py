@@ -132,7 +132,7 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
                 with pytest.raises(NotPromotedError, match="has not met its master"):
                     await tool.promote(one.address)
                 assert (await tool.status(one.address)).document()["behindBytes"] is None
-                with pytest.raises(NotPromotedError, match="say so with --role"):
+                with pytest.raises(NotPromotedError, match="choose with --role"):
                     await tool.promote(one.address, force=True)
                 done = await tool.promote(one.address, "ASYNC_MASTER", force=True)
                 assert done.document()["brokerRole"] == "ASYNC_MASTER"

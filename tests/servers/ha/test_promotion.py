@@ -85,7 +85,7 @@ def test_a_slave_that_does_not_answer_may_have_more(run: Run, tmp_path: Path) ->
             for server in foremost.broker._servers:  # its name server still knows it
                 await server.close(0)
             async with asking(pair.name_server.address) as tool:
-                with pytest.raises(NotPromotedError, match=f"{address} does not say how far it is"):
+                with pytest.raises(NotPromotedError, match=f"{address} does not report its offset"):
                     await tool.promote(behind.address)
 
     run(main())

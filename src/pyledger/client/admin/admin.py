@@ -1,4 +1,4 @@
-"""Administration over the network, on asyncio: topics, groups, how far consumers are, brokers.
+"""Administration over the network, on asyncio: topics, groups, consumer offsets, brokers.
 
 Source: RocketMQ tools/.../admin/DefaultMQAdminExtImpl.java.
 """
@@ -52,12 +52,12 @@ from pyledger.wire.remoting.headers.namesrv import DeleteTopicFromNamesrvRequest
 T = TypeVar("T", ConsumerConnection, ProducerConnection)
 
 ADMIN_TIMEOUT_MS = 10_000
-NOBODY = {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR}
+NOT_CONNECTED = {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a group is."""
+    """The consumer offsets of a group, and its rate."""
 
     group: str
     queues: Mapping[MessageQueue, ConsumeOffset] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def behind(self) -> int:
-        """Messages that are stored and not consumed."""
+        """The lag of the group: stored messages that it has not consumed."""
         return sum(one.broker_offset - max(0, one.consumer_offset) for one in self.queues.values())
 
 
@@ -317,7 +317,7 @@ class AsyncAdmin(Lifecycle):
                 f"{host}:{place.port}", topic or "", place.physical_offset
             )
         except RemotingError as error:
-            remedy = "name the topic, too" if topic is None else "look for its key"
+            remedy = "name the topic, too" if topic is None else "query by its key"
             raise NotFoundError("message", msg_id, remedy) from error
 
     async def query(
@@ -338,7 +338,7 @@ class AsyncAdmin(Lifecycle):
             since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
             until: Stored before this time.
             limit: Most messages of each broker, the newest.
-            unique: Look for the key that the producer gave it.
+            unique: Query by unique key instead.
 
         Raises:
             NoRouteError: no name server knows the topic.
@@ -412,20 +412,20 @@ class AsyncAdmin(Lifecycle):
             try:
                 return kind.decode((await self.request(address, code, header)).body)
             except BrokerError as error:
-                if error.response_code not in NOBODY:
+                if error.response_code not in NOT_CONNECTED:
                     raise
         return None
 
 
 def masters(route: TopicRoute) -> dict[str, str]:
-    """Address of the master by broker name."""
+    """Return the addresses of masters by broker name."""
     return {
         name: by_id[MASTER_ID] for name, by_id in sorted(addresses_of(route).items()) if MASTER_ID in by_id
     }
 
 
 def topic_header(topic: TopicConfig, attributes: str | None) -> CreateTopicRequestHeader:
-    """The request that creates or changes a topic; its attributes as `+name=value,-name`."""
+    """Return the request that creates or changes a topic; `attributes` are `+name=value,-name`."""
     return CreateTopicRequestHeader(
         topic=topic.name,
         default_topic=names.DEFAULT_TOPIC,

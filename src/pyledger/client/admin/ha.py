@@ -14,21 +14,21 @@ from pyledger.wire.remoting.bodies.ha_status import HaStatus
 from pyledger.wire.remoting.bodies.route import decode_clusters
 
 CHANGE_TIMEOUT_MS = 120_000
-"""A broker that becomes something else closes its store and opens it again."""
-LOOK_AGAIN_S = 0.1
+"""A broker that changes its role closes its store and opens it again."""
+POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a broker is, and how far."""
+class BrokerHaState:
+    """The role of a broker, and its offsets."""
 
     address: str
     status: HaStatus
     lost_bytes: int = 0
-    """What the old master had and this broker has not, as far as it was heard of."""
+    """Bytes of the old master that this broker does not have, by the master's last report to it."""
 
     def document(self) -> dict[str, Any]:
-        """For people and programs."""
+        """Return the state as JSON values."""
         status, own = self.status, self.status.ha_client_info
         found: dict[str, Any] = {
             "address": self.address,
@@ -63,35 +63,35 @@ class Standing:
 
     @property
     def has_met_master(self) -> bool:
-        """Whether a slave has heard, since it started, how far its master is."""
+        """Whether a slave has received its master's offset since it started."""
         return self.status.master_commit_log_max_offset >= 0
 
     @property
     def behind_bytes(self) -> int:
-        """What a slave's master had more, as far as it was heard of."""
+        """Lag of a slave in bytes, by its master's last report."""
         return max(0, self.status.master_commit_log_max_offset - self.status.ha_client_info.max_offset)
 
 
 class ReplicationAdmin(AsyncAdmin):
-    """Looks at masters and slaves, and changes who is which."""
+    """Reads the state of masters and slaves, and changes their roles."""
 
-    async def status(self, address: str) -> Standing:
-        """How a broker, `host:port`, stands."""
+    async def status(self, address: str) -> BrokerHaState:
+        """Return the state of a broker, `host:port`."""
         answer = await self.request(address, RequestCode.GET_BROKER_HA_STATUS)
-        return Standing(address, HaStatus.decode(answer.body))
+        return BrokerHaState(address, HaStatus.decode(answer.body))
 
-    async def promote(self, address: str, role: str = "", *, force: bool = False) -> Standing:
+    async def promote(self, address: str, role: str = "", *, force: bool = False) -> BrokerHaState:
         """Make a slave, `host:port`, the master.
 
         Args:
             address: The slave.
-            role: What it becomes, `ASYNC_MASTER` or `SYNC_MASTER`; empty: what its master was.
-            force: Although the master is alive, or had more than the slave.
+            role: Its new role, `ASYNC_MASTER` or `SYNC_MASTER`; empty: that of its master.
+            force: Promote it even if the master is alive or had more than the slave.
 
         Raises:
-            NotPromotedError: the broker is no slave; its master is alive, had more, or was not met since the
-                broker started; another slave has more, or does not say; the name servers do not know the
-                broker; no role is given, and that of its master is not known.
+            NotPromotedError: the broker is not a slave; its master is alive, had more, or was not met since
+                the broker started; another slave has more, or does not report its offset; the name servers do
+                not know the broker; no role is given, and that of its master is not known.
         """
         before = await self.status(address)
         own = before.status.ha_client_info
@@ -102,12 +102,12 @@ class ReplicationAdmin(AsyncAdmin):
         role = role or own.master_role
         if not role:
             raise NotPromotedError(
-                address, "it does not know whether its master was a SYNC_MASTER", "say so with --role"
+                address, "it does not know whether its master was a SYNC_MASTER", "choose with --role"
             )
         after = await self._change(address, {"brokerRole": role, "brokerId": "0"}, master=True)
-        return Standing(address, after.status, before.behind_bytes + own.missing_bytes)
+        return BrokerHaState(address, after.status, before.behind_bytes + own.missing_bytes)
 
-    async def _check_promotion(self, slave: Standing) -> None:
+    async def _check_promotion(self, slave: BrokerHaState) -> None:
         own, address = slave.status.ha_client_info, slave.address
         masters, others = await self._family(address)
         alive = [own.master_addr] if own.activated else [one for one in masters if await self._answers(one)]
@@ -130,48 +130,48 @@ class ReplicationAdmin(AsyncAdmin):
             end_offset = await self._max_offset(other)
             if end_offset is None:
                 raise NotPromotedError(
-                    address, f"the slave {other} does not say how far it is, and may have more; start it"
+                    address, f"the slave {other} does not report its offset, and may have more; start it"
                 )
             more = end_offset - own.max_offset
             if more > 0:
                 raise NotPromotedError(address, f"the slave {other} has {more} bytes more; promote that one")
 
-    async def demote(self, address: str, broker_id: int = 1) -> Standing:
-        """Make a master, `host:port`, the slave with an id."""
+    async def demote(self, address: str, broker_id: int = 1) -> BrokerHaState:
+        """Make a master, `host:port`, a slave with the given id."""
         return await self._change(address, {"brokerRole": "SLAVE", "brokerId": str(broker_id)}, master=False)
 
     async def _family(self, address: str) -> tuple[list[str], list[str]]:
-        """Masters and other slaves of a slave's name, as all name servers together know them.
+        """Return the masters and the other slaves of a slave's broker name, from all name servers.
 
-        The slave says itself what it is called: name servers may know it by another address.
+        The slave reports its own name: name servers may know it by another address.
 
         Raises:
-            NotPromotedError: none of them knows the slave.
+            NotPromotedError: no name server knows the slave.
         """
         answer = await self.request(address, RequestCode.GET_BROKER_CONFIG)
         own = properties.parse(str(answer.body, "utf-8", "replace"))
         cluster, name, number = (own.get(f"broker{one}", "") for one in ("ClusterName", "Name", "Id"))
-        places = [
-            place
+        known = [
+            one
             for broker in await self._brokers_of(name)
             if broker.cluster == cluster
-            for place in broker.broker_addrs.items()
+            for one in broker.broker_addrs.items()
         ]
-        if number not in {str(one) for one, _ in places}:
+        if number not in {str(one) for one, _ in known}:
             raise NotPromotedError(
                 address,
                 f"the name servers {self.client.name_servers} do not know {name} {number} of {cluster}, so "
-                "neither its master nor other slaves could be asked; give its own with -n",
+                "neither its master nor other slaves can be queried; name its own with -n",
             )
-        masters = {where for one, where in places if one == MASTER_ID}
-        others = {where for one, where in places if one != MASTER_ID and where != address}
+        masters = {where for one, where in known if one == MASTER_ID}
+        others = {where for one, where in known if one != MASTER_ID and where != address}
         return sorted(masters), sorted(others)
 
     async def _brokers_of(self, name: str) -> list[BrokerRoute]:
-        """What each name server that answers knows of a broker name.
+        """Return the brokers of a name that each name server knows.
 
         Raises:
-            RemotingError: none of them answers.
+            RemotingError: no name server answers.
         """
         found, failure = [], None
         for name_server in self.client.name_server_addresses:
@@ -186,7 +186,7 @@ class ReplicationAdmin(AsyncAdmin):
         return [one for one in found if one is not None]
 
     async def _answers(self, address: str) -> bool:
-        """Whether a broker is alive; RocketMQ 4.x does not know the request, and says so."""
+        """Whether a broker is alive; RocketMQ 4.x is, although it rejects the request."""
         try:
             await self.status(address)
         except BrokerError:
@@ -196,19 +196,19 @@ class ReplicationAdmin(AsyncAdmin):
         return True
 
     async def _max_offset(self, slave: str) -> int | None:
-        """Physical offset (bytes) where a slave's log ends, by what all versions tell; None: it does not."""
+        """Return the end of a slave's log (bytes), from the status that all versions report, or None."""
         try:
             return int((await self.broker_status(slave))["commitLogMaxOffset"])
         except (RemotingError, KeyError, ValueError):
             return None
 
-    async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> Standing:
+    async def _change(self, address: str, wanted: dict[str, str], *, master: bool) -> BrokerHaState:
         body = "".join(f"{name}={value}\n" for name, value in wanted.items()).encode()
         await self.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
         try:
             async with asyncio.timeout(CHANGE_TIMEOUT_MS / 1000):
                 while True:
-                    await asyncio.sleep(LOOK_AGAIN_S)
+                    await asyncio.sleep(POLL_INTERVAL_S)
                     with contextlib.suppress(RemotingError):
                         found = await self.status(address)
                         if found.status.master is master:

@@ -207,7 +207,7 @@ class Admin(Blocking[AsyncAdmin]):
             since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
             until: Stored before this time.
             limit: Most messages of each broker, the newest.
-            unique: Look for the key that the producer gave it.
+            unique: Query by unique key instead.
 
         Raises:
             NoRouteError: no name server knows the topic.

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Unpack
 
 from pyledger.client.blocking.base import Blocking
+from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.group_consumer import (
     AsyncGroupConsumer,
 )
@@ -31,7 +32,7 @@ from pyledger.wire.record.record import ReceivedMessage
 
 
 class GroupConsumer(Blocking[AsyncGroupConsumer]):
-    """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
+    """The base class of consumers that join a group; subclasses choose how messages are consumed."""
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
         """Subscribe to a topic; a running consumer sends the change with the next heartbeat.
@@ -84,6 +85,10 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
         """The queues assigned to it now."""
         return self._async.queues
 
+    def on_offset_illegal(self, assignment: Assignment, offset: int) -> None:
+        """Continue at a queue offset: the minimum or maximum offset of the queue."""
+        self._call(partial(self._async.on_offset_illegal, assignment, offset))
+
 
 class PushConsumer(GroupConsumer):
     """A member of a consumer group. Use it with `with`, or `start` and `close` it."""
@@ -113,7 +118,7 @@ class PushConsumer(GroupConsumer):
             listener: Processes a message: a function, or a coroutine function. A message is
                 processed unless it returns `ReconsumeLater` or raises.
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
-            orderly: The messages of a queue come one after the other, and a failed one holds its queue.
+            orderly: Process the messages of each queue in order; a failed one blocks its queue.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
             config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
@@ -293,7 +298,7 @@ class PullConsumer(Blocking[AsyncPullConsumer]):
         """A consumer that connects once it is started.
 
         Args:
-            group: Whose offsets are read and committed.
+            group: The group whose offsets are read and committed.
             name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             config: How to pull; None: the defaults.
             client: Settings of the client, or a client to share with others.

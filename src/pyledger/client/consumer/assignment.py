@@ -1,4 +1,4 @@
-"""A queue that a consumer has now."""
+"""A queue that is assigned to a consumer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from pyledger.wire.record.record import ReceivedMessage
 from pyledger.wire.remoting.bodies.statistics import ProcessQueueState
 
 
-class Turn(NamedTuple):
-    """Messages that a listener is at."""
+class ListenerCall(NamedTuple):
+    """A listener's call in progress: its start (ms, monotonic) and its messages."""
 
     begun_ms: float
     messages: Sequence[ReceivedMessage]
@@ -22,45 +22,45 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """The messages of a queue, and who works on them."""
+    """The messages of a queue and the tasks that pull and consume them."""
 
     queue: MessageQueue
     messages: ProcessQueue[ReceivedMessage]
     rates: TopicRates
-    """Of all queues of the topic together."""
+    """The rates of all queues of the topic together."""
     next_offset: int = 0
     """Queue offset of the next pull."""
-    begun: dict[int, Turn] = field(default_factory=dict)
-    """What listeners are at, by the first queue offset."""
+    calls: dict[int, ListenerCall] = field(default_factory=dict)
+    """Calls in progress, by the queue offset of their first message."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Messages came or went."""
+    """Set when messages were added or removed."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """The queue is dropped."""
+    """Set when the queue is dropped."""
     is_closing: bool = False
-    """No listener begins with a message any more; those that run may finish."""
+    """Whether no more messages are given to the listener; calls in progress may finish."""
     is_lost: bool = False
-    """Orderly: somebody else has the lock; what happened here since does not count."""
-    turns: int = 0
-    """Concurrent: turns of the listener that are not over, and messages on their way back."""
+    """Orderly: whether another member has the lock, so that later results do not count."""
+    in_flight: int = 0
+    """Concurrent: batches that wait for the listener, are being processed or are being sent back."""
     pulling: asyncio.Task[None] | None = None
     consuming: asyncio.Task[None] | None = None
-    """Orderly: the one who takes the messages."""
+    """Orderly: the task that consumes the messages."""
 
     @property
     def is_retry(self) -> bool:
-        """Whether its messages are those that were given back."""
+        """Whether it is a queue of the group's retry topic."""
         return self.queue.topic.startswith(names.RETRY_PREFIX)
 
     def started_ms(self, offset: int) -> float | None:
-        """When the listener began with the message of a queue offset; None: it has not, or is done."""
-        # Listeners on threads begin meanwhile.
-        for turn in tuple(self.begun.values()):
-            if any(message.queue_offset == offset for message in turn.messages):
-                return turn.begun_ms
+        """Return when the listener got the message at a queue offset; None if it is not being processed."""
+        # A copy: listeners on threads start calls meanwhile.
+        for call in tuple(self.calls.values()):
+            if any(message.queue_offset == offset for message in call.messages):
+                return call.begun_ms
         return None
 
     async def pause(self, wait_ms: float) -> None:
-        """Sleep so long (ms), or until the queue is dropped."""
+        """Sleep for `wait_ms`, or until the queue is dropped."""
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self.ended.wait()
@@ -68,12 +68,12 @@ class Assignment:
             pass
 
     def describe(self, commit_offset: int, now_ms: float, now_wall_ms: int) -> ProcessQueueState:
-        """What operators are told of it; `commit_offset` is the queue offset to go on at."""
+        """Return its state for operators; `commit_offset` is the consumer offset of the group."""
         messages = self.messages
-        behind_ms = now_wall_ms - now_ms
+        wall_offset_ms = now_wall_ms - now_ms
 
-        def wall(moment_ms: float) -> int:
-            return int(moment_ms + behind_ms)
+        def wall(monotonic_ms: float) -> int:
+            return int(monotonic_ms + wall_offset_ms)
 
         return ProcessQueueState(
             commit_offset=commit_offset,

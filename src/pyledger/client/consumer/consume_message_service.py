@@ -1,4 +1,4 @@
-"""What happens to pulled messages: all at once, or one queue's in order.
+"""Consumption of pulled messages by a listener: concurrently, or in the order of each queue.
 
 Source: RocketMQ client/.../impl/consumer/ConsumeMessageConcurrentlyService.java,
 ConsumeMessageOrderlyService.java.
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from pyledger.client.consumer.assignment import Assignment, Turn
+from pyledger.client.consumer.assignment import Assignment, ListenerCall
 from pyledger.client.consumer.offset_store import OffsetStore, text
 from pyledger.client.consumer.pull_api import delivered
 from pyledger.client.consumer.send_message_back import SendMessageBack
@@ -31,28 +31,28 @@ UNLOCKED_RETRY_MS = 3000
 EXPIRED_DELAY_LEVEL = 3
 EXPIRED_PER_ROUND_MAX = 16
 
-LockAgain = Callable[[Assignment], Awaitable[None]]
-"""Asks for a lock that we had; ends the queue where somebody else has it."""
+RenewLock = Callable[[Assignment], Awaitable[None]]
+"""Renews the lock of a queue; drops the queue if another member has the lock."""
 
 
 class ConsumeMessageService(Protocol):
-    """Works on the messages of all queues of a consumer."""
+    """Consumes the messages of all queues of a consumer."""
 
     def begin(self, assignment: Assignment) -> None:
-        """A queue is taken."""
+        """Start with a queue that was assigned."""
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
-        """Messages were pulled, and are in the process queue."""
+        """Consume messages that were pulled and are in the process queue."""
 
     async def end(self, assignment: Assignment) -> bool:
-        """A queue is dropped; False: its listener still runs, so that it must be kept until that is over."""
+        """Stop consuming a queue; False: its listener is still running, so the queue must be kept."""
 
     async def expire(self, assignment: Assignment) -> None:
-        """Give back what takes too long."""
+        """Send back messages whose listener takes too long."""
 
 
-class ByListener:
-    """What both ways of consumption work with."""
+class ListenerService:
+    """The base class of both ways of consumption."""
 
     def __init__(
         self,
@@ -67,31 +67,31 @@ class ByListener:
         self._config = config
         self._runner = runner
         self._offsets = offsets
-        self._giving_back = SendMessageBack(client, group, config.reconsume_times_max)
+        self._send_message_back = SendMessageBack(client, group, config.reconsume_times_max)
         self._is_broadcasting = config.message_model == "broadcasting"
         self._batch_count = config.batch_count_max if runner.is_batch else 1
 
 
-class Concurrent(ByListener):
-    """Messages of all queues at once. Those that fail are given back to the broker."""
+class Concurrent(ListenerService):
+    """Consumes the messages of all queues concurrently. Failed messages are sent back to the broker."""
 
     def begin(self, assignment: Assignment) -> None:
-        """Nothing is to be prepared."""
+        """Do nothing: messages are submitted when they are pulled."""
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
-        """Hand messages to the listener; see `ConsumeMessageService`."""
+        """Submit messages to the listener; see `ConsumeMessageService`."""
         for at in range(0, len(messages), self._batch_count):
             self._submit(assignment, messages[at : at + self._batch_count])
 
     async def end(self, assignment: Assignment) -> bool:
-        """Let listeners finish that run, for a moment; messages of longer ones come again elsewhere."""
+        """Wait up to `LISTENER_WAIT_MS` for calls in progress; see `ConsumeMessageService`."""
         assignment.moved.set()
-        if assignment.turns and not assignment.messages.dropped:
+        if assignment.in_flight and not assignment.messages.dropped:
             await assignment.pause(LISTENER_WAIT_MS)
         return True
 
     async def expire(self, assignment: Assignment) -> None:
-        """Give back first messages that take longer than `consume_timeout_minutes`."""
+        """Send back the first messages while their listener takes longer than `consume_timeout_minutes`."""
         now_ms = self._client.monotonic_ms()
         limit_ms = self._config.consume_timeout_minutes * 60_000
         for _ in range(EXPIRED_PER_ROUND_MAX):
@@ -101,7 +101,7 @@ class Concurrent(ByListener):
                 return
             message = assignment.messages.messages[0]
             event(log, logging.WARNING, "listener takes too long", queue=text(assignment.queue), offset=first)
-            if not await self._giving_back.give_back(message, EXPIRED_DELAY_LEVEL):
+            if not await self._send_message_back.send_back(message, EXPIRED_DELAY_LEVEL):
                 return
             self._leave(assignment, [message])
 
@@ -109,16 +109,16 @@ class Concurrent(ByListener):
         if assignment.is_retry:
             for message in batch:
                 delivered(message)
-        assignment.turns += 1
+        assignment.in_flight += 1
         self._runner.run(
             batch, partial(self._begin, assignment, batch), partial(self._finished, assignment, batch)
         )
 
     def _begin(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> bool:
-        """Runs on the listener's thread."""
+        """Record the start of a call; runs on the listener's thread."""
         if assignment.messages.dropped or assignment.is_closing:
             return False
-        assignment.begun[batch[0].queue_offset] = Turn(self._client.monotonic_ms(), batch)
+        assignment.calls[batch[0].queue_offset] = ListenerCall(self._client.monotonic_ms(), batch)
         return True
 
     def _finished(
@@ -141,8 +141,8 @@ class Concurrent(ByListener):
             else None
         )
         now_ms = self._client.monotonic_ms()
-        turn = assignment.begun.pop(batch[0].queue_offset, None)
-        took_ms = 0.0 if turn is None else now_ms - turn.begun_ms
+        call = assignment.calls.pop(batch[0].queue_offset, None)
+        took_ms = 0.0 if call is None else now_ms - call.begun_ms
         assignment.rates.consumed(len(batch), took_ms, now_ms, failed=later is not None)
         if later is None or self._is_broadcasting or assignment.messages.dropped:
             self._leave(assignment, batch)
@@ -150,12 +150,12 @@ class Concurrent(ByListener):
             return
         done = later.done
         self._leave(assignment, batch[:done])
-        self._client.inbound.spawn(self._give_back(assignment, batch[done:], later.delay_level))
+        self._client.inbound.spawn(self._send_back(assignment, batch[done:], later.delay_level))
 
     def _over(self, assignment: Assignment) -> None:
-        """A turn is over."""
-        assignment.turns -= 1
-        if assignment.is_closing and not assignment.turns:
+        """Count one batch less in flight."""
+        assignment.in_flight -= 1
+        if assignment.is_closing and not assignment.in_flight:
             assignment.ended.set()
 
     def _leave(self, assignment: Assignment, batch: Sequence[ReceivedMessage]) -> None:
@@ -167,19 +167,19 @@ class Concurrent(ByListener):
             self._offsets.table.update(assignment.queue, offset)
         assignment.moved.set()
 
-    async def _give_back(
+    async def _send_back(
         self,
         assignment: Assignment,
         batch: Sequence[ReceivedMessage],
         delay_level: int,
     ) -> None:
-        """Give messages back; those that nobody takes come again here."""
+        """Send messages back; consume those again here that no broker accepted."""
         again = []
         try:
             for message in batch:
                 if message not in assignment.messages:
-                    continue  # its time was over
-                if await self._giving_back.give_back(message, delay_level):
+                    continue  # `expire` has sent it back
+                if await self._send_message_back.send_back(message, delay_level):
                     self._leave(assignment, [message])
                 else:
                     message.reconsume_times += 1
@@ -194,8 +194,8 @@ class Concurrent(ByListener):
                 self.arrived(assignment, again)
 
 
-class Orderly(ByListener):
-    """The messages of each queue one after the other; a failed one holds its queue."""
+class Orderly(ListenerService):
+    """Consumes the messages of each queue in order; a failed message blocks its queue."""
 
     def __init__(
         self,
@@ -204,22 +204,22 @@ class Orderly(ByListener):
         config: ConsumerConfig,
         runner: ListenerRunner,
         offsets: OffsetStore,
-        lock_again: LockAgain,
+        renew_locks: RenewLock,
     ) -> None:
         super().__init__(client, group, config, runner, offsets)
-        self._lock_again = lock_again
+        self._renew_lock = renew_locks
         self._times_max = times_max(config.reconsume_times_max, orderly=True)
 
     def begin(self, assignment: Assignment) -> None:
-        """Start the one who takes the messages of a queue."""
+        """Start the task that consumes the messages of a queue."""
         assignment.consuming = asyncio.get_running_loop().create_task(self._consume(assignment))
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:  # noqa: ARG002
-        """Wake whoever takes them."""
+        """Wake the task of the queue."""
         assignment.moved.set()
 
     async def end(self, assignment: Assignment) -> bool:
-        """Wait a moment for the listener; see `ConsumeMessageService`."""
+        """Wait up to `LISTENER_WAIT_MS` for the listener; see `ConsumeMessageService`."""
         assignment.moved.set()
         assignment.ended.set()
         task = assignment.consuming
@@ -230,13 +230,13 @@ class Orderly(ByListener):
         return True
 
     async def expire(self, assignment: Assignment) -> None:
-        """An orderly listener may take as long as it likes."""
+        """Do nothing: an orderly listener has no time limit."""
 
     async def _consume(self, assignment: Assignment) -> None:
         messages = assignment.messages
         while not messages.dropped and not assignment.is_closing:
             if not self._is_broadcasting and not messages.is_locked(self._client.monotonic_ms()):
-                await self._relock(assignment)
+                await self._renew_and_pause(assignment)
                 continue
             batch = messages.take(self._batch_count)
             if not batch:
@@ -261,7 +261,7 @@ class Orderly(ByListener):
 
     def _commit(self, assignment: Assignment) -> None:
         offset = assignment.messages.commit()
-        # A queue that is on its way out still keeps its offset: nobody else has the lock.
+        # A closing queue still commits: this member holds the lock until it is dropped.
         if offset != NOTHING_CONSUMED and not assignment.is_lost and not assignment.messages.dropped:
             self._offsets.table.update(assignment.queue, offset, increase_only=False)
         assignment.moved.set()
@@ -269,7 +269,7 @@ class Orderly(ByListener):
     async def _failed(
         self, assignment: Assignment, batch: Sequence[ReceivedMessage], outcome: ReconsumeLater
     ) -> None:
-        """Give up what failed too often; the rest comes again after a pause."""
+        """Give up messages that failed too often; consume the rest again after a pause."""
         if assignment.is_lost:
             return
         again = False
@@ -284,14 +284,14 @@ class Orderly(ByListener):
         await assignment.pause(suspend_ms(outcome.suspend_ms, self._config.suspend_ms))
 
     async def _give_up(self, message: ReceivedMessage) -> bool:
-        """Do without a message; False: the broker did not take it as a dead letter."""
+        """Make a message a dead letter; False: the broker did not accept it. Broadcasting drops it."""
         if not self._is_broadcasting:
-            return await self._giving_back.bury(message)
+            return await self._send_message_back.send_dead_letter(message)
         event(log, logging.WARNING, "message given up", group=self._group, message=message)
         return True
 
-    async def _relock(self, assignment: Assignment) -> None:
-        """Try to make sure of the lock again, and wait a while."""
-        await self._lock_again(assignment)
+    async def _renew_and_pause(self, assignment: Assignment) -> None:
+        """Renew the lock, then pause."""
+        await self._renew_lock(assignment)
         is_locked = assignment.messages.is_locked(self._client.monotonic_ms())
         await assignment.pause(LOCKED_RETRY_MS if is_locked else UNLOCKED_RETRY_MS)

@@ -1,4 +1,4 @@
-"""Members of a consumer group: they share queues, pull them, and keep their offsets.
+"""Members of a consumer group: rebalance, pulls and offsets.
 
 Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java, RebalancePushImpl.java.
 """
@@ -48,14 +48,15 @@ log = logger("client")
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 UNKNOWN_WAIT_MS = 1000
 HANDOVER_WAIT_MS = 1500
-"""Others hear of a change when we do, and may take a second to drop their queues and tell the offsets. What
-was not told is consumed again. Upstream reads offsets at once, and waits before its first pull."""
+"""Wait before the offset of a new queue is read: its previous owner is notified at the same time, and may
+take a second to drop the queue and persist its offset. Messages after that offset are consumed again.
+Upstream reads offsets immediately and waits before its first pull."""
 
 
 class AsyncGroupConsumer(Lifecycle):
-    """What consumers of all kinds have in common; how messages are consumed is the subclass's."""
+    """The base class of consumers that join a group; subclasses choose how messages are consumed."""
 
-    _consumption: ConsumeMessageService
+    _consume_service: ConsumeMessageService
 
     def __init__(
         self,
@@ -84,8 +85,8 @@ class AsyncGroupConsumer(Lifecycle):
             if self.is_broadcasting
             else RemoteOffsets(self.client, group)
         )
-        self._sharing = Rebalance(self.client, group, config, strategy or Averagely(), self._offsets)
-        self._loop = PullMessageService(self.client, self, group, config, orderly=orderly, lite=lite)
+        self._rebalance = Rebalance(self.client, group, config, strategy or Averagely(), self._offsets)
+        self._pull_service = PullMessageService(self.client, self, group, config, orderly=orderly, lite=lite)
         self._is_lite = lite
         self._subscriptions: dict[str, Subscription] = {}
         self._assignments: dict[MessageQueue, Assignment] = {}
@@ -125,7 +126,7 @@ class AsyncGroupConsumer(Lifecycle):
         await self.client.heartbeat()
         self.client.rebalance_soon()
 
-    # --- life
+    # --- start and close
 
     async def start(self) -> None:
         """Join the group.
@@ -138,7 +139,7 @@ class AsyncGroupConsumer(Lifecycle):
         try:
             self._started_ms = now_ms()
             await self._check_expressions()
-            # The broker's answer to the first heartbeat comes after its call to share queues.
+            # Before the heartbeat: the broker requests a rebalance before it answers the first one.
             self._running = True
             await self.client.add_consumer(self)
         except BaseException:
@@ -147,7 +148,7 @@ class AsyncGroupConsumer(Lifecycle):
             await self.client.close()
             raise
         if self._needs_locks:
-            keep = self._sharing.keep_locks(self._assignments, self._lost_lock)
+            keep = self._rebalance.keep_locks(self._assignments, self._on_lock_lost)
             self._locking = asyncio.create_task(keep)
         self.client.rebalance_soon()
 
@@ -169,7 +170,7 @@ class AsyncGroupConsumer(Lifecycle):
         await self.client.close()
 
     async def _stop_consuming(self) -> None:
-        """Begin with no message any more, and let what runs come to its end."""
+        """Give no more messages to the listener, and let calls in progress finish."""
         raise NotImplementedError
 
     def suspend(self) -> None:
@@ -196,7 +197,7 @@ class AsyncGroupConsumer(Lifecycle):
         return ConsumeType.ACTIVELY if self._is_lite else ConsumeType.PASSIVELY
 
     def entry(self) -> ConsumerEntry:
-        """What heartbeats say of it."""
+        """Return its entry in a heartbeat."""
         return ConsumerEntry(
             group_name=self.group,
             consume_type=self._consume_type,
@@ -206,7 +207,7 @@ class AsyncGroupConsumer(Lifecycle):
         )
 
     async def rebalance(self) -> bool:
-        """Take the queues that are due and drop the others; returns whether nothing is left undone."""
+        """Take the assigned queues and drop the others; return whether all of that succeeded."""
         if not self._running:
             return True
         leaving = [
@@ -217,7 +218,7 @@ class AsyncGroupConsumer(Lifecycle):
         balanced = await self._drop_all(leaving)
         for topic in tuple(self._subscriptions):
             held = {queue: one.messages.last_pull_ms for queue, one in self._assignments.items()}
-            plan = await self._sharing.plan(topic, held)
+            plan = await self._rebalance.plan(topic, held)
             if plan is None:
                 balanced = False
                 continue
@@ -227,14 +228,14 @@ class AsyncGroupConsumer(Lifecycle):
         return balanced
 
     async def persist_offsets(self) -> None:
-        """Tell how far it is, and give back what takes too long."""
+        """Persist offsets, and send back messages whose listener takes too long."""
         for assignment in tuple(self._assignments.values()):
             if not assignment.is_closing and not self.is_broadcasting:
-                await self._consumption.expire(assignment)
+                await self._consume_service.expire(assignment)
         await self._offsets.persist(tuple(self._assignments))
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go to another place in some queues."""
+        """Continue at other queue offsets."""
         event(log, logging.INFO, "offsets reset", group=self.group, topic=topic, queues=len(offsets))
         for queue, offset in offsets.items():
             assignment = self._assignments.get(queue)
@@ -242,11 +243,11 @@ class AsyncGroupConsumer(Lifecycle):
                 self.client.inbound.spawn(self._restart(assignment, offset))
 
     def status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Where it stands in each queue of a topic."""
+        """Return the queue offset from which it continues, for each queue of a topic."""
         return self._offsets.table.of_topic(topic)
 
     def running(self) -> ConsumerRunning:
-        """All about it."""
+        """Return its settings, subscriptions, queues and rates."""
         now, wall = self.client.monotonic_ms(), now_ms()
         return ConsumerRunning(
             properties={
@@ -266,27 +267,27 @@ class AsyncGroupConsumer(Lifecycle):
         )
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, whatever else there is."""
+        """Consume one message now, regardless of flow control."""
         raise NotImplementedError
 
     # --- queues
 
     async def _take(self, queues: Collection[MessageQueue]) -> bool:
-        """Begin with queues; returns whether all of them could be had."""
+        """Take queues; return whether all of them were free."""
         if not queues:
             return True
-        asked_ms = self.client.monotonic_ms()
-        wait_ms = HANDOVER_WAIT_MS if self._sharing.has_others else 0
+        locked_ms = self.client.monotonic_ms()
+        wait_ms = HANDOVER_WAIT_MS if self._rebalance.has_others else 0
         locked = dict.fromkeys(queues, True)
         if self._needs_locks:
-            # A member commits its offset before it unlocks a queue.
-            locked, wait_ms = await self._sharing.lock(queues), 0
+            # No wait: a member persists its offset before it unlocks a queue.
+            locked, wait_ms = await self._rebalance.lock(queues), 0
         ours = [queue for queue in queues if locked.get(queue)]
         if not self._running:
             await self._give_up(ours)
             return True
         for queue in ours:
-            assignment = self._begin(queue, asked_ms)
+            assignment = self._begin(queue, locked_ms)
             assignment.pulling = asyncio.create_task(self._pull_from_start(assignment, wait_ms))
         return len(ours) == len(queues)
 
@@ -299,35 +300,35 @@ class AsyncGroupConsumer(Lifecycle):
         assignment = Assignment(queue, ProcessQueue(self.client.monotonic_ms()), rates)
         assignment.messages.last_lock_ms = locked_ms if self._needs_locks else None
         self._assignments[queue] = assignment
-        self._consumption.begin(assignment)
+        self._consume_service.begin(assignment)
         return assignment
 
     async def _pull_from_start(self, assignment: Assignment, wait_ms: int) -> None:
-        """Find out where to begin, once whoever had the queue before has told; then pull."""
+        """Wait until the previous owner has persisted its offset, read it, then pull."""
         queue = assignment.queue
         await asyncio.sleep(wait_ms / 1000)
         while True:
             try:
-                assignment.next_offset = await self._sharing.start_offset(queue)
+                assignment.next_offset = await self._rebalance.start_offset(queue)
                 break
             except PyLedgerError as error:
                 event(log, logging.WARNING, "start unknown", queue=text(queue), error=error)
                 await asyncio.sleep(UNKNOWN_WAIT_MS / 1000)
         offset = assignment.next_offset
         event(log, logging.INFO, "queue taken", group=self.group, queue=text(queue), offset=offset)
-        await self._loop.run(assignment)
+        await self._pull_service.run(assignment)
 
     async def _drop_all(self, queues: Iterable[MessageQueue]) -> bool:
-        """End with queues at once; whether all of them are gone."""
+        """Drop queues concurrently; return whether all of them are dropped."""
         leaving = [self._assignments[queue] for queue in queues if queue in self._assignments]
         return all(await asyncio.gather(*map(self._drop, leaving)))
 
     async def _drop(self, assignment: Assignment) -> bool:
-        """End with a queue; False: its listener runs, so that it is kept until the next round."""
+        """Drop a queue; False: its listener is running, so it is kept until the next rebalance."""
         queue = assignment.queue
         assignment.is_closing = True
         self._stop_pulling(assignment)
-        if not await self._consumption.end(assignment):
+        if not await self._consume_service.end(assignment):
             return False
         assignment.messages.dropped = True
         if not assignment.is_lost:
@@ -342,10 +343,10 @@ class AsyncGroupConsumer(Lifecycle):
 
     async def _give_up(self, queues: Collection[MessageQueue]) -> None:
         if self._needs_locks:
-            await self._sharing.unlock(queues)
+            await self._rebalance.unlock(queues)
 
-    def _lost_lock(self, assignment: Assignment) -> None:
-        """Somebody else consumes the queue: begin anew where they end."""
+    def _on_lock_lost(self, assignment: Assignment) -> None:
+        """Drop a queue that another member has locked; a later rebalance may take it again."""
         assignment.is_closing = True
         self._stop_pulling(assignment)
         assignment.ended.set()
@@ -357,28 +358,28 @@ class AsyncGroupConsumer(Lifecycle):
             assignment.pulling.cancel()
 
     async def _restart(self, before: Assignment, offset: int) -> None:
-        """Go on at another offset; what was pulled before is forgotten."""
+        """Continue at another offset and drop the messages pulled before."""
         queue = before.queue
         before.messages.dropped = True
         self._stop_pulling(before)
-        while not await self._consumption.end(before):
-            event(log, logging.INFO, "listener holds a reset back", queue=text(queue))
+        while not await self._consume_service.end(before):
+            event(log, logging.INFO, "reset waits for listener", queue=text(queue))
         if self._assignments.get(queue) is not before or before.is_closing or not self._running:
             return
         assignment = self._begin(queue, before.messages.last_lock_ms or 0)
         assignment.next_offset = offset
-        assignment.pulling = asyncio.create_task(self._loop.run(assignment))
-        await self._stands_at(queue, offset)
+        assignment.pulling = asyncio.create_task(self._pull_service.run(assignment))
+        await self._continue_at(queue, offset)
 
-    async def _stands_at(self, queue: MessageQueue, offset: int) -> None:
-        """The group goes on at a queue offset, perhaps one before."""
+    async def _continue_at(self, queue: MessageQueue, offset: int) -> None:
+        """Set the offset from which the group continues; it may be lower than before."""
         self._offsets.table.update(queue, offset, increase_only=False)
         await self._offsets.persist([queue])
 
-    # --- for the pull loop
+    # --- for the pull service
 
     def wanted(self, assignment: Assignment) -> Subscription | None:
-        """What to pull of a queue; None: nothing now."""
+        """Return the subscription to pull with; None: do not pull now."""
         queue = assignment.queue
         if self._suspended or queue in self._paused:
             return None
@@ -387,35 +388,35 @@ class AsyncGroupConsumer(Lifecycle):
         return self._subscriptions.get(queue.topic)
 
     def commit_offset(self, assignment: Assignment) -> int | None:
-        """Where the group stands, for the broker to keep."""
-        keeps = not self.is_broadcasting and not self._is_lite
-        return (self._offsets.table.get(assignment.queue) or None) if keeps else None
+        """Return the offset that a pull commits; None: pulls commit nothing."""
+        commits = not self.is_broadcasting and not self._is_lite
+        return (self._offsets.table.get(assignment.queue) or None) if commits else None
 
     def arrived(self, assignment: Assignment, result: PullResult) -> None:
-        """A pull found messages."""
-        self._consumption.arrived(assignment, result.messages)
+        """Consume pulled messages."""
+        self._consume_service.arrived(assignment, result.messages)
 
     def passed(self, assignment: Assignment, offset: int) -> None:
-        """All messages below a queue offset were consumed, or are not wanted."""
+        """Continue at a queue offset: all messages before it were consumed, or do not match."""
         self._offsets.table.update(assignment.queue, offset)
 
-    def misplaced(self, assignment: Assignment, offset: int) -> None:
-        """Go on at a queue offset: where the queue begins, or ends."""
+    def on_offset_illegal(self, assignment: Assignment, offset: int) -> None:
+        """Continue at a queue offset: the minimum or maximum offset of the queue."""
         assignment.messages.dropped = True
         self.client.inbound.spawn(self._restart(assignment, offset))
 
     async def _check_expressions(self) -> None:
-        """Ask a broker whether it can filter by the expressions that are no tags."""
+        """Let a broker check the expressions that are not tags."""
         for topic, subscription in self._subscriptions.items():
             if subscription.expression_type == TAG:
                 continue
-            problem = await self._sharing.expression_problem(subscription)
+            problem = await self._rebalance.expression_problem(subscription)
             if problem is not None:
                 raise SubscriptionSyntaxError(subscription.sub_string or "", f"{topic}: {problem}")
 
 
 def status_of(rates: Rates) -> ConsumeStatus:
-    """Rates in the words of the protocol."""
+    """Return rates as the protocol encodes them."""
     return ConsumeStatus(
         pull_rt=rates.pull_ms,
         pull_tps=rates.pulled_per_s,

@@ -29,30 +29,30 @@ POLL_TIMEOUT_MS = 5000
 
 
 class Buffered:
-    """Pulled messages wait here until they are polled."""
+    """Buffers pulled messages until they are polled."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[Assignment, ReceivedMessage]] = deque()
         self._some = asyncio.Event()
 
     def begin(self, assignment: Assignment) -> None:
-        """Nothing is to be prepared."""
+        """Do nothing: messages are buffered when they are pulled."""
 
     def arrived(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
-        """Keep messages for `take`."""
+        """Buffer messages for `take`."""
         self._ready.extend((assignment, message) for message in messages)
         self._some.set()
 
     async def end(self, assignment: Assignment) -> bool:
-        """Messages of the queue are not given out any more."""
+        """Stop returning messages of the queue."""
         assignment.moved.set()
         return True
 
     async def expire(self, assignment: Assignment) -> None:
-        """A program may take as long as it likes."""
+        """Do nothing: a program has no time limit."""
 
     async def wait(self, timeout_ms: float) -> None:
-        """Until there are messages, at most so long (ms)."""
+        """Wait up to `timeout_ms` for messages."""
         if not self._ready:
             self._some.clear()
             try:
@@ -62,7 +62,7 @@ class Buffered:
                 pass
 
     def take(self, count: int) -> list[tuple[Assignment, ReceivedMessage]]:
-        """The next messages of queues that are still ours."""
+        """Return the next messages of queues that are still assigned."""
         found: list[tuple[Assignment, ReceivedMessage]] = []
         while self._ready and len(found) < count:
             assignment, message = self._ready.popleft()
@@ -120,11 +120,11 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
             tls=tls,
             lite=True,
         )
-        self._buffered = self._consumption = Buffered()
+        self._buffered = self._consume_service = Buffered()
         self._returned: list[tuple[Assignment, ReceivedMessage]] = []
         self._auto_commit = auto_commit
         self._positions: dict[MessageQueue, int] = {}
-        """Behind what is consumed, committed or not."""
+        """The offset after the last consumed message of each queue, committed or not."""
         self._committed_ms = self.client.monotonic_ms()
         self._assigned: tuple[MessageQueue, ...] | None = None
 
@@ -250,7 +250,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
     # --- for the client instance
 
     async def rebalance(self) -> bool:
-        """Take the queues that are due and drop the others; returns whether nothing is left undone."""
+        """Take the assigned queues and drop the others; return whether all of that succeeded."""
         if self._assigned is None:
             return await super().rebalance()
         wanted = self._assigned
@@ -258,10 +258,10 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         return await self._take([queue for queue in wanted if queue not in self._assignments])
 
     async def persist_offsets(self) -> None:
-        """A poll does that, and only with `auto_commit`."""
+        """Do nothing: polls commit, and only with `auto_commit`."""
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """There is no listener that could."""
+        """Return that the message was not consumed: there is no listener."""
         return ConsumeMessageDirectlyResult(
             consume_result=ConsumeResult.LATER, remark=f"a lite-pull consumer polls; {message} not consumed"
         )
@@ -270,19 +270,19 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._returned = []  # who knows how far the program came
+            self._returned = []  # the program may not have processed all of them
         await super().__aexit__(kind, error, trace)
 
     def passed(self, assignment: Assignment, offset: int) -> None:
-        """All messages below a queue offset were consumed, or are not wanted."""
+        """Continue at a queue offset: all messages before it were consumed, or do not match."""
         self._positions[assignment.queue] = offset
 
-    async def _stands_at(self, queue: MessageQueue, offset: int) -> None:
-        """The program goes on at a queue offset; the group does when that is committed."""
+    async def _continue_at(self, queue: MessageQueue, offset: int) -> None:
+        """Set the offset from which the program continues; `commit` sets it for the group."""
         self._positions[queue] = offset
 
     async def _drop(self, assignment: Assignment) -> bool:
-        """End with a queue. What was returned last may not be consumed yet."""
+        """Drop a queue. The messages returned last may not have been consumed."""
         if self._auto_commit:
             self._note_positions([assignment.queue])
         self._positions.pop(assignment.queue, None)

@@ -1,4 +1,4 @@
-"""Where the offsets of a group are kept: at its brokers, or in a file of this machine.
+"""Storage of a group's offsets: at its brokers, or in a local file.
 
 Source: RocketMQ client/.../consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java.
 """
@@ -21,28 +21,28 @@ log = logger("client")
 
 
 class OffsetStore(Protocol):
-    """Keeps the offsets of one group."""
+    """Stores the offsets of one group."""
 
     table: OffsetTable
 
     async def read(self, queue: MessageQueue) -> int:
-        """The offset that is kept; -1 when there is none.
+        """Return the stored offset; -1 if there is none.
 
         Raises:
-            OffsetUnknownError: it cannot be found out now.
+            OffsetUnknownError: it cannot be read now.
         """
 
     async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:
-        """Keep what moved of some queues; what cannot be kept now is kept the next time.
+        """Store the changed offsets of some queues; those that cannot be stored now are stored next time.
 
         Args:
-            queues: Whose offsets.
-            last: There is no next time: return when they are kept.
+            queues: The queues.
+            last: There is no next time: return when the offsets are stored.
         """
 
 
 class RemoteOffsets:
-    """Kept by the broker of each queue."""
+    """Offsets stored by the broker of each queue."""
 
     def __init__(self, client: ClientInstance, group: str) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class RemoteOffsets:
         self.table = OffsetTable()
 
     async def read(self, queue: MessageQueue) -> int:
-        """Ask the broker; see `OffsetStore`."""
+        """Query the broker; see `OffsetStore`."""
         try:
             address, _ = self._client.routes.reader(queue.broker_name)
             offset = await self._client.calls.consumer_offset(address, self._group, queue)
@@ -61,12 +61,14 @@ class RemoteOffsets:
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:
-        """Tell the brokers, one-way as upstream until the last time; see `OffsetStore`."""
-        # What was told one-way may have been lost: the last time all of it is told again.
-        moved = self.table.moved(queues) if last else self.table.untold(queues)
-        await asyncio.gather(*[self._tell(queue, offset, oneway=not last) for queue, offset in moved.items()])
+        """Send the offsets to the brokers: one-way as upstream, except the last time; see `OffsetStore`."""
+        # One-way requests may have been lost: the last time all offsets are sent again.
+        changed = self.table.changed(queues) if last else self.table.unpersisted(queues)
+        await asyncio.gather(
+            *[self._send(queue, offset, oneway=not last) for queue, offset in changed.items()]
+        )
 
-    async def _tell(self, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
+    async def _send(self, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
         try:
             address, _ = self._client.routes.reader(queue.broker_name)
             await self._client.calls.update_consumer_offset(
@@ -75,11 +77,11 @@ class RemoteOffsets:
         except PyLedgerError as error:
             event(log, logging.WARNING, "offset not persisted", queue=text(queue), error=error)
         else:
-            self.table.told(queue, offset)
+            self.table.on_persisted(queue, offset)
 
 
 class LocalOffsets:
-    """Kept in upstream's `offsets.json`, for broadcasting."""
+    """Offsets stored in upstream's `offsets.json`, for broadcasting."""
 
     def __init__(self, folder: str, client_id: str, group: str) -> None:
         if "/" in client_id:
@@ -87,45 +89,45 @@ class LocalOffsets:
         base = Path(folder) if folder else Path.home() / ".rocketmq_offsets"
         self.path = base / client_id / group / "offsets.json"
         self._group = group
-        self._kept: dict[MessageQueue, int] | None = None
+        self._stored: dict[MessageQueue, int] | None = None
         self._writing = asyncio.Lock()
         self.table = OffsetTable()
 
     async def read(self, queue: MessageQueue) -> int:
-        """Look into the file; see `OffsetStore`."""
+        """Read the file; see `OffsetStore`."""
         offset = self._load().get(queue, -1)
         if offset >= 0:
             self.table.known(queue, offset)
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, last: bool = False) -> None:  # noqa: ARG002
-        """Write the file anew, if something moved; see `OffsetStore`."""
+        """Rewrite the file if an offset changed; see `OffsetStore`."""
         async with self._writing:
-            moved = self.table.untold(queues)
-            if not moved:
+            changed = self.table.unpersisted(queues)
+            if not changed:
                 return
-            kept = {**self._load(), **moved}
+            stored = {**self._load(), **changed}
             try:
-                await asyncio.to_thread(self._write, QueueOffsets(offset_table=kept).encode())
+                await asyncio.to_thread(self._write, QueueOffsets(offset_table=stored).encode())
             except OSError as error:
                 event(log, logging.WARNING, "offsets not persisted", path=self.path, error=error)
                 return
-            self._kept = kept
-            for queue, offset in moved.items():
-                self.table.told(queue, offset)
+            self._stored = stored
+            for queue, offset in changed.items():
+                self.table.on_persisted(queue, offset)
 
     def _write(self, content: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self.path, content)
 
     def _load(self) -> Mapping[MessageQueue, int]:
-        if self._kept is None:
+        if self._stored is None:
             found = self._read_file(self.path)
-            self._kept = dict((self._read_file(backup_of(self.path)) if found is None else found) or {})
-        return self._kept
+            self._stored = dict((self._read_file(backup_of(self.path)) if found is None else found) or {})
+        return self._stored
 
     def _read_file(self, path: Path) -> Mapping[MessageQueue, int] | None:
-        """What one file holds; None when it is missing, empty or damaged."""
+        """Return the offsets in a file; None if it is missing, empty or damaged."""
         try:
             data = path.read_bytes()
             return QueueOffsets.decode(data).offset_table if data.strip() else None
@@ -137,5 +139,5 @@ class LocalOffsets:
 
 
 def text(queue: MessageQueue) -> str:
-    """A queue in one word."""
+    """Return a queue as `topic/broker/id`, for log lines."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

@@ -24,19 +24,19 @@ from pyledger.wire.remoting.native_codec import PullFuture, PullHead
 COMMIT_OFFSET, SUSPEND = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND)
 SUBSCRIPTION, LITE = int(PullFlag.SUBSCRIPTION), int(PullFlag.LITE)
 OWN_FIELDS = {"queueOffset": 1, "sysFlag": 1, "commitOffset": 2}
-"""Fields that each pull of a queue has of its own, and to which part those behind them belong."""
+"""Fields that differ from pull to pull, and the part of the head to which the fields after them belong."""
 HEADS_MAX = 10_000
-"""Queues whose requests are kept encoded."""
+"""Number of encoded heads to keep."""
 
 
 class PullStatus(Enum):
-    """What a pull found."""
+    """The result of a pull."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
     NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
-    """The queue does not reach to the offset; `next_offset` is where it does."""
+    """The queue does not contain the offset; `next_offset` is the nearest one that it does."""
 
 
 STATUS_OF_CODE: dict[int, PullStatus] = {int(status.value): status for status in PullStatus}
@@ -44,7 +44,7 @@ STATUS_OF_CODE: dict[int, PullStatus] = {int(status.value): status for status in
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull found, and where to go on."""
+    """The messages of a pull, and the offset of the next one."""
 
     status: PullStatus
     next_offset: int
@@ -55,7 +55,7 @@ class PullResult:
 
 
 class PullApi:
-    """Pulls for one group; remembers which broker id each queue is best read from."""
+    """Pulls for one group; remembers the broker id that was suggested for each queue."""
 
     def __init__(
         self, client: ClientInstance, group: str, config: ConsumerConfig, *, lite: bool = False
@@ -67,7 +67,7 @@ class PullApi:
         self._broker_ids: dict[MessageQueue, int] = {}
         self._heads: dict[tuple[object, ...], PullHead] = {}
         self._old_brokers: set[str] = set()
-        """Addresses of brokers without the code of lite pulls, which came with 5.0."""
+        """Addresses of brokers older than 5.0, which do not know the request code of lite pulls."""
 
     async def pull(
         self,
@@ -82,26 +82,26 @@ class PullApi:
         timeout_ms: int | None = None,
         broker_id: int | None = None,
     ) -> PullResult:
-        """Ask for messages.
+        """Pull messages.
 
         Args:
             queue: The queue.
             offset: Queue offset of the first message.
-            subscription: What is wanted of the topic.
-            count_max: Messages; None: the setting `pull_batch_count`.
-            commit_offset: Where the group stands, to be kept by the broker.
-            suspend: Let the broker wait for a message.
-            with_expression: Send the subscription along; without, it is the one of the heartbeats.
+            subscription: The subscription to the topic.
+            count_max: Most messages to return; None: the setting `pull_batch_count`.
+            commit_offset: Consumer offset of the group, for the broker to store.
+            suspend: Let the broker hold the pull until a message arrives.
+            with_expression: Send the subscription; otherwise the broker uses the one of the heartbeats.
             timeout_ms: Limit of the call; None: the setting `pull_timeout_ms`.
-            broker_id: Whom of the brokers of that name to ask; None: whom the last answer suggested.
+            broker_id: Id of the broker to pull from; None: the one that the last response suggested.
 
         Raises:
-            BrokerError: the broker refuses.
+            BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
         config = self._config
-        asked_id = self._broker_ids.get(queue, 0) if broker_id is None else broker_id
-        address, is_slave = self._client.routes.reader(queue.broker_name, asked_id)
+        wanted_id = self._broker_ids.get(queue, 0) if broker_id is None else broker_id
+        address, is_slave = self._client.routes.reader(queue.broker_name, wanted_id)
         committed = commit_offset is not None and not is_slave
         header = PullMessageRequestHeader(
             consumer_group=self._group,
@@ -121,7 +121,7 @@ class PullApi:
             max_msg_bytes=config.pull_batch_bytes,
             bname=queue.broker_name,
         )
-        answer = await self._ask(address, header, timeout_ms or config.pull_timeout_ms)
+        answer = await self._request(address, header, timeout_ms or config.pull_timeout_ms)
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             assert isinstance(answer, RemotingCommand)
@@ -133,14 +133,14 @@ class PullApi:
             messages = self._received(queue, answer.body, found.offset_delta or 0, subscription)
         return PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset, messages)
 
-    async def _ask(
+    async def _request(
         self, address: str, header: PullMessageRequestHeader, timeout_ms: int
     ) -> RemotingCommand | PullFuture:
-        """Lite pulls have a code of their own; a broker that does not know it takes the ordinary one."""
+        """Send a pull. Lite pulls have their own code; a broker that does not know it gets a normal pull."""
         if not self._lite and not self._client.config.access_key:
             connection = self._client.calls.remoting.ready(address)
             if connection is not None:
-                answer = await self._ask_at_once(connection, header, timeout_ms)
+                answer = await self._request_on(connection, header, timeout_ms)
                 if answer.code != ResponseCode.GO_AWAY:
                     return answer
                 self._client.calls.remoting.retire(address)
@@ -153,10 +153,10 @@ class PullApi:
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
         return await self._client.calls.call(address, command, timeout_ms)
 
-    async def _ask_at_once(
+    async def _request_on(
         self, connection: Connection, header: PullMessageRequestHeader, timeout_ms: int
     ) -> RemotingCommand | PullFuture:
-        """Ask over a connection that has room, with all that does not change encoded before."""
+        """Send a pull on a connection that accepts requests; the encoding of constant fields is cached."""
         common = (
             header.topic,
             header.bname,
@@ -195,14 +195,14 @@ class PullApi:
     def _received(
         self, queue: MessageQueue, body: Buffer, delta: int, subscription: Subscription
     ) -> tuple[ReceivedMessage, ...]:
-        """The messages of an answer; of those that only share the hash of a tag none."""
+        """Return the messages of a response whose tags match, not only the hash of their tags."""
         messages = decode_records(body, queue.broker_name, queue.queue_id, delta)
         wanted = set(subscription.tags_set)
         return tuple(message for message in messages if message.tags in wanted) if wanted else tuple(messages)
 
 
 def delivered(message: ReceivedMessage) -> ReceivedMessage:
-    """The message as its listener sees it: a retried one under the topic it came from."""
+    """Return the message as listeners get it: a retried one has its original topic again."""
     if message.topic.startswith(names.RETRY_PREFIX):
         message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
     return message

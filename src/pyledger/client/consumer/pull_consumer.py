@@ -1,4 +1,4 @@
-"""A pull consumer on asyncio: the program says what to read, and keeps or commits offsets itself.
+"""A pull consumer on asyncio: the program chooses queues and offsets, and stores or commits offsets itself.
 
 Source: RocketMQ client/.../impl/consumer/DefaultMQPullConsumerImpl.java.
 """
@@ -39,7 +39,7 @@ class AsyncPullConsumer(Lifecycle):
         """A consumer that connects once it is started.
 
         Args:
-            group: Whose offsets are read and committed.
+            group: The group whose offsets are read and committed.
             name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             config: How to pull; None: the defaults.
             client: Settings of the client, or a client to share with others.
@@ -55,7 +55,7 @@ class AsyncPullConsumer(Lifecycle):
         self.group = group
         self.config = changed(ConsumerConfig, config, settings, OWN_CLIENT)
         self.client = own_client(name_servers, client, net, tls)
-        self._puller = PullApi(self.client, group, self.config)
+        self._pull_api = PullApi(self.client, group, self.config)
         self._offsets = RemoteOffsets(self.client, group)
         self._version = now_ms()
 
@@ -108,8 +108,8 @@ class AsyncPullConsumer(Lifecycle):
             RemotingError: it cannot be reached, or does not answer in time.
         """
         subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
-        await self._know(queue)
-        return await self._puller.pull(
+        await self._address(queue)
+        return await self._pull_api.pull(
             queue,
             offset,
             subscription,
@@ -125,7 +125,7 @@ class AsyncPullConsumer(Lifecycle):
         Raises:
             OffsetUnknownError: no broker could be queried.
         """
-        await self._know(queue)
+        await self._address(queue)
         return await self._offsets.read(queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
@@ -135,7 +135,7 @@ class AsyncPullConsumer(Lifecycle):
             BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
-        address = await self._know(queue)
+        address = await self._address(queue)
         await self.client.calls.update_consumer_offset(address, self.group, queue, offset, oneway=False)
 
     async def min_offset(self, queue: MessageQueue) -> int:
@@ -144,7 +144,7 @@ class AsyncPullConsumer(Lifecycle):
         Raises:
             RemotingError: the broker cannot be reached, or rejects the request.
         """
-        return await self.client.calls.min_offset(await self._know(queue), queue)
+        return await self.client.calls.min_offset(await self._address(queue), queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset of the next message to be stored.
@@ -152,7 +152,7 @@ class AsyncPullConsumer(Lifecycle):
         Raises:
             RemotingError: the broker cannot be reached, or rejects the request.
         """
-        return await self.client.calls.max_offset(await self._know(queue), queue)
+        return await self.client.calls.max_offset(await self._address(queue), queue)
 
     async def offset_by_time(self, queue: MessageQueue, time: Time) -> int:
         """Return the queue offset of the first message stored at or after a time.
@@ -164,11 +164,11 @@ class AsyncPullConsumer(Lifecycle):
         Raises:
             RemotingError: the broker cannot be reached, or rejects the request.
         """
-        address = await self._know(queue)
+        address = await self._address(queue)
         return await self.client.calls.offset_by_time(address, queue, time_ms("time", time))
 
-    async def _know(self, queue: MessageQueue) -> str:
-        """Where the broker of a queue is."""
+    async def _address(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's broker; fetch the route if it is not known."""
         if queue.broker_name not in self.client.routes.addresses:
             await self.client.routes.refresh(queue.topic)
         address, _ = self.client.routes.reader(queue.broker_name)

@@ -1,4 +1,4 @@
-"""Pulling a queue again and again, for as long as a consumer has it.
+"""The pull loop of each queue that is assigned to a consumer.
 
 Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java (pullMessage).
 """
@@ -23,29 +23,29 @@ log = logger("client")
 
 FLOW_CONTROL_WAIT_MS = 50
 BUSY_WAIT_MS = 20
-AT_ONCE_MS = 20
+IMMEDIATE_MS = 20
 FAILURE_WAIT_MS = 3000
 UNKNOWN_WAIT_MS = 1000
 UNKNOWN_TO_BROKER = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 
 
 class PullingConsumer(Protocol):
-    """Whom queues are pulled for."""
+    """The consumer for which queues are pulled."""
 
     def wanted(self, assignment: Assignment) -> Subscription | None:
-        """What to pull of a queue; None: nothing now."""
+        """Return the subscription to pull with; None: do not pull now."""
 
     def commit_offset(self, assignment: Assignment) -> int | None:
-        """Where the group stands, for the broker to keep; None: not with a pull."""
+        """Return the offset that a pull commits; None: pulls commit nothing."""
 
     def arrived(self, assignment: Assignment, result: PullResult) -> None:
-        """A pull found messages; they are in the process queue."""
+        """Consume messages that were pulled and are in the process queue."""
 
     def passed(self, assignment: Assignment, offset: int) -> None:
-        """All messages below a queue offset were consumed, or are not wanted."""
+        """Continue at a queue offset: all messages before it were consumed, or do not match."""
 
-    def misplaced(self, assignment: Assignment, offset: int) -> None:
-        """The queue does not reach to where it was pulled; it does to `offset`."""
+    def on_offset_illegal(self, assignment: Assignment, offset: int) -> None:
+        """Continue at `offset`: the queue does not contain the offset that was pulled."""
 
 
 class PullMessageService:
@@ -63,7 +63,7 @@ class PullMessageService:
     ) -> None:
         self._client = client
         self._consumer = consumer
-        self._puller = PullApi(client, group, config, lite=lite)
+        self._pull_api = PullApi(client, group, config, lite=lite)
         self._limits = FlowLimits(
             config.cached_count_max, config.cached_mib_max, None if orderly else config.span_max
         )
@@ -82,9 +82,9 @@ class PullMessageService:
                 await asyncio.sleep(wait_ms / 1000)
 
     async def _pull(self, assignment: Assignment) -> float:
-        """One pull, or none. Returns how long (ms) to wait before the next one."""
+        """Pull once, unless a limit is reached; return the wait (ms) before the next pull."""
         messages, queue = assignment.messages, assignment.queue
-        # Also where a limit forbids to pull: the queue is looked after, and must not be taken for forgotten.
+        # Set before the limits are checked: rebalance drops a queue that has not been pulled for long.
         messages.last_pull_ms = started_ms = self._client.monotonic_ms()
         if messages.limit_reached(self._limits) is not None:
             assignment.moved.clear()
@@ -96,7 +96,7 @@ class PullMessageService:
         if subscription is None:
             return UNKNOWN_WAIT_MS
         try:
-            result = await self._puller.pull(
+            result = await self._pull_api.pull(
                 queue,
                 assignment.next_offset,
                 subscription,
@@ -104,25 +104,30 @@ class PullMessageService:
                 with_expression=self._is_lite,
             )
         except BrokerError as error:
-            return await self._refused(assignment, error)
+            return await self._rejected(assignment, error)
         except PyLedgerError as error:
             event(log, logging.WARNING, "pull failed", queue=text(queue), error=error)
             if isinstance(error, RemotingConnectError):
-                # The route of a dead master leaves the name server at once; a slave may take over.
+                # The name server removes a dead master immediately; a slave may serve the queue.
                 await self._client.routes.refresh_all([queue.topic])
             return FAILURE_WAIT_MS
         return 0 if messages.dropped else self._pulled(assignment, result, started_ms)
 
     def _pulled(self, assignment: Assignment, result: PullResult, started_ms: float) -> float:
-        asked, assignment.next_offset = assignment.next_offset, result.next_offset
+        pulled, assignment.next_offset = assignment.next_offset, result.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL:
             queue = text(assignment.queue)
             event(
-                log, logging.WARNING, "offset corrected", queue=queue, asked=asked, offset=result.next_offset
+                log,
+                logging.WARNING,
+                "offset corrected",
+                queue=queue,
+                pulled=pulled,
+                offset=result.next_offset,
             )
-            if result.next_offset == asked:
+            if result.next_offset == pulled:
                 return FAILURE_WAIT_MS
-            self._consumer.misplaced(assignment, result.next_offset)
+            self._consumer.on_offset_illegal(assignment, result.next_offset)
             return 0
         if result.messages:
             now_ms = self._client.monotonic_ms()
@@ -132,14 +137,14 @@ class PullMessageService:
             return self._interval_ms
         if not len(assignment.messages):
             self._consumer.passed(assignment, result.next_offset)
-        # Some answer at once that there is nothing, such as a slave that lags.
-        is_idle = result.next_offset == asked and self._client.monotonic_ms() - started_ms < AT_ONCE_MS
+        # Some brokers do not hold a pull without messages, such as a slave that lags.
+        is_idle = result.next_offset == pulled and self._client.monotonic_ms() - started_ms < IMMEDIATE_MS
         return FLOW_CONTROL_WAIT_MS if is_idle else 0
 
-    async def _refused(self, assignment: Assignment, error: BrokerError) -> float:
+    async def _rejected(self, assignment: Assignment, error: BrokerError) -> float:
         if error.response_code == ResponseCode.FLOW_CONTROL:
             return BUSY_WAIT_MS
-        event(log, logging.WARNING, "pull refused", queue=text(assignment.queue), error=error)
+        event(log, logging.WARNING, "pull rejected", queue=text(assignment.queue), error=error)
         if error.response_code in UNKNOWN_TO_BROKER:
             await self._client.heartbeat()
             return UNKNOWN_WAIT_MS

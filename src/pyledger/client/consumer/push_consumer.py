@@ -1,4 +1,4 @@
-"""Push consumers on asyncio: each message of a group comes to a listener.
+"""Push consumers on asyncio: a listener is called with each message of a group.
 
 Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java.
 """
@@ -49,7 +49,7 @@ class AsyncPushConsumer(AsyncGroupConsumer):
             listener: Processes a message: a coroutine function, or one that runs on a thread. A message is
                 processed unless it returns `ReconsumeLater` or raises.
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
-            orderly: The messages of a queue come one after the other, and a failed one holds its queue.
+            orderly: Process the messages of each queue in order; a failed one blocks its queue.
             strategy: How members share queues; None: neighbouring queues, parts of one size.
             config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
@@ -76,7 +76,7 @@ class AsyncPushConsumer(AsyncGroupConsumer):
         if self._tracer is not None:
             self._runner.watch = self._tracer.watch
         parts = (self.client, group, self.config, self._runner, self._offsets)
-        self._consumption = Orderly(*parts, self._lock_again) if orderly else Concurrent(*parts)
+        self._consume_service = Orderly(*parts, self._renew_lock) if orderly else Concurrent(*parts)
         if not self.is_broadcasting:
             self.subscribe(names.retry_topic(group))
 
@@ -97,9 +97,9 @@ class AsyncPushConsumer(AsyncGroupConsumer):
             self._tracer.start()
 
     async def _stop_consuming(self) -> None:
-        """Let listeners finish that run, and start none."""
+        """Let calls of the listener finish, and start none."""
         for assignment in self._assignments.values():
-            # What waits is not begun; what runs may still be committed.
+            # Waiting messages are skipped; calls in progress can still commit.
             assignment.is_closing = True
             assignment.moved.set()
             if self.is_orderly:
@@ -107,19 +107,19 @@ class AsyncPushConsumer(AsyncGroupConsumer):
         await self._runner.close(self.config.shutdown_wait_ms)
         if self._tracer is not None:
             await self._tracer.close()
-        await asyncio.gather(*map(self._consumption.end, self._assignments.values()))
-        # A lost lock may take a queue away while this waits for another.
+        await asyncio.gather(*map(self._consume_service.end, self._assignments.values()))
+        # A copy: a lost lock may remove a queue while this waits for another.
         for assignment in tuple(self._assignments.values()):
             assignment.messages.dropped = True
             if assignment.consuming is not None:
                 assignment.consuming.cancel()
                 await asyncio.gather(assignment.consuming, return_exceptions=True)
 
-    async def _lock_again(self, assignment: Assignment) -> None:
-        await self._sharing.lock_again([assignment], self._lost_lock)
+    async def _renew_lock(self, assignment: Assignment) -> None:
+        await self._rebalance.renew_locks([assignment], self._on_lock_lost)
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, whatever else there is."""
+        """Consume one message now, regardless of flow control."""
         started = self.client.monotonic_ms()
         outcome, error = await self._runner.process([delivered(message)])
         result = ConsumeResult.SUCCESS

@@ -31,7 +31,7 @@ HALF_AN_HOUR_MS = 1_800_000
 
 
 class Rebalance:
-    """The questions of one consumer."""
+    """Plans, locks and start offsets of one consumer."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class Rebalance:
         self._offsets = offsets
         self._created_ms = now_ms()
         self.has_others = False
-        """Whether the group had other members, when last asked."""
+        """Whether the group had other members when it was last queried."""
 
     async def plan(self, topic: str, held: Mapping[MessageQueue, float]) -> Plan | None:
-        """What changes for one topic.
+        """Return which queues of a topic to take and to drop.
 
         Args:
             topic: The topic.
             held: Queues with the time of their last pull, ms of `ClientInstance.monotonic_ms`.
 
         Returns:
-            None: it cannot be known now, so everything stays.
+            None if routes or members are not known now: nothing changes.
         """
         try:
             queues = await self._client.routes.subscribe_queues(topic)
         except NoRouteError:
-            # A group without failures has no topic for them; a topic may come later.
+            # The retry topic is created with the first failure; any other topic may be created later.
             return Plan() if topic.startswith(RETRY_PREFIX) else None
         except RemotingError as error:
             event(log, logging.WARNING, "route unknown", topic=topic, error=error)
@@ -72,7 +72,7 @@ class Rebalance:
         if self._config.message_model != "broadcasting":
             ids = await self._consumer_ids(queues)
             if ids and self._client.client_id not in ids:
-                # The broker has forgotten us, as after a restart. Without us the queues are all others'.
+                # The broker does not know this client, as after a restart, so others would get all queues.
                 await self._client.heartbeat()
                 ids = await self._consumer_ids(queues)
             self.has_others = bool(ids) and set(ids or ()) != {self._client.client_id}
@@ -83,7 +83,7 @@ class Rebalance:
         return plan(topic, pulled, wanted, int(self._client.monotonic_ms()))
 
     async def _consumer_ids(self, queues: Iterable[MessageQueue]) -> tuple[str, ...] | None:
-        """Members of the group, by any broker of a topic; None when none can say."""
+        """Return the members of the group from any broker of a topic; None if no broker answers."""
         brokers = list(dict.fromkeys(queue.broker_name for queue in queues))
         self._client.random.shuffle(brokers)
         for broker_name in brokers:
@@ -95,11 +95,11 @@ class Rebalance:
         return None
 
     async def start_offset(self, queue: MessageQueue) -> int:
-        """Where to begin with a queue.
+        """Return the queue offset to start at.
 
         Raises:
-            OffsetUnknownError: where the group stands cannot be found out.
-            RemotingError: the broker does not say where the queue ends.
+            OffsetUnknownError: the consumer offset of the group cannot be read.
+            RemotingError: the end of the queue cannot be queried.
         """
         self._offsets.table.forget(queue)
         offset = await self._offsets.read(queue)
@@ -117,7 +117,7 @@ class Rebalance:
     # --- locks of orderly consumption
 
     async def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
-        """Lock queues: whether each is ours. What a broker could not be asked about is left out."""
+        """Lock queues; return whether each is locked by this client, without those whose broker failed."""
         answers = [self._lock(name, part) for name, part in by_broker(queues).items()]
         return {queue: ours for found in await asyncio.gather(*answers) for queue, ours in found.items()}
 
@@ -131,7 +131,7 @@ class Rebalance:
         return {queue: queue in locked for queue in queues}
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Give locks back; one that cannot be given back expires."""
+        """Release locks; one that cannot be released expires."""
         for broker_name, part in by_broker(queues).items():
             try:
                 address = self._client.routes.master(broker_name)
@@ -142,27 +142,27 @@ class Rebalance:
     async def keep_locks(
         self, assignments: Mapping[MessageQueue, Assignment], lost: Callable[[Assignment], None]
     ) -> None:
-        """Lock all queues again and again, for ever.
+        """Renew the locks of all queues every `LOCK_INTERVAL_MS`, until cancelled.
 
         Args:
-            assignments: The queues, also those whose listener must still finish.
-            lost: Told of a queue that somebody else has.
+            assignments: The queues, including those whose listener must still finish.
+            lost: Called with a queue that another member has locked.
         """
         while True:
             await asyncio.sleep(LOCK_INTERVAL_MS / 1000)
-            await self.lock_again(list(assignments.values()), lost)
+            await self.renew_locks(list(assignments.values()), lost)
 
-    async def lock_again(
+    async def renew_locks(
         self, assignments: Collection[Assignment], lost: Callable[[Assignment], None]
     ) -> None:
-        """Lock queues that we have; see `keep_locks`."""
-        # The broker counts from when it hears of us, which is not before we ask.
-        asked_ms = self._client.monotonic_ms()
+        """Renew the locks of queues; see `keep_locks`."""
+        # The time of the request, not of the response: the broker's lock expires no earlier than ours.
+        locked_ms = self._client.monotonic_ms()
         answers = await self.lock([one.queue for one in assignments])
         for assignment in assignments:
             ours = answers.get(assignment.queue)
             if ours:
-                assignment.messages.last_lock_ms = asked_ms
+                assignment.messages.last_lock_ms = locked_ms
             elif ours is not None and not assignment.is_lost:
                 event(log, logging.WARNING, "lock lost", group=self._group, queue=text(assignment.queue))
                 assignment.is_lost = True
@@ -171,7 +171,7 @@ class Rebalance:
     # --- expressions
 
     async def expression_problem(self, subscription: Subscription) -> str | None:
-        """What a broker of the topic finds wrong with an expression; None: nothing, or nobody could say."""
+        """Return why a broker of the topic rejects an expression; None if it does not, or none answered."""
         try:
             queues = await self._client.routes.subscribe_queues(subscription.topic or "")
             for queue in queues[:1]:
@@ -189,7 +189,7 @@ class Rebalance:
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """Queues by broker name."""
+    """Return queues by broker name."""
     found: dict[str, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         found[queue.broker_name].append(queue)

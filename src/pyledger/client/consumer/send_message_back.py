@@ -1,4 +1,4 @@
-"""What a listener could not process: given back to the broker, which delivers it later or buries it.
+"""Sends messages that were not consumed back to the broker: for a retry, or as dead letters.
 
 Source: RocketMQ client/.../impl/consumer/DefaultMQPushConsumerImpl.java (sendMessageBack),
 ConsumeMessageOrderlyService.java (sendMessageBack).
@@ -25,14 +25,14 @@ DEAD_LETTER = -1
 
 
 class SendMessageBack:
-    """Gives messages back for one group."""
+    """Sends messages back for one group."""
 
     def __init__(self, client: ClientInstance, group: str, reconsume_times_max: int) -> None:
-        """Give back with the client's own producer, where the broker cannot be asked.
+        """Create it for a consumer.
 
         Args:
             client: Connections and routes.
-            group: Of the consumer.
+            group: Consumer group.
             reconsume_times_max: Setting of that name; -1 is upstream's default.
         """
         self._client = client
@@ -41,30 +41,32 @@ class SendMessageBack:
         self._config = ProducerConfig()
         self._sender = Sender(client, names.INNER_PRODUCER_GROUP, self._config)
 
-    async def give_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Let a message come again; after too many times it becomes a dead letter.
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+        """Send a message back for a retry; after too many retries it becomes a dead letter.
+
+        If its broker fails, the message is sent to the group's retry topic instead.
 
         Args:
-            message: As the listener had it.
-            delay_level: When; 0 leaves it to the broker, below 0 it is a dead letter at once.
+            message: The message as the listener got it.
+            delay_level: Delay of the retry; 0: the broker chooses; below 0: make it a dead letter now.
 
         Returns:
-            False: nobody took it.
+            False: no broker accepted it.
         """
         try:
             address = self._client.routes.master(message.broker_name)
             await self._client.calls.send_back(address, self._group, message, delay_level, self._times_max)
         except RemotingError as error:
-            event(log, logging.WARNING, "message not given back", message=message, error=error)
+            event(log, logging.WARNING, "message not sent back", message=message, error=error)
             return delay_level >= 0 and await self._send_again(message)
         return True
 
-    async def bury(self, message: ReceivedMessage) -> bool:
-        """Make a dead letter of a message; False: the broker did not take it."""
-        return await self.give_back(message, DEAD_LETTER)
+    async def send_dead_letter(self, message: ReceivedMessage) -> bool:
+        """Make a message a dead letter; False: the broker did not accept it."""
+        return await self.send_back(message, DEAD_LETTER)
 
     async def _send_again(self, message: ReceivedMessage) -> bool:
-        """Send a message to the group's retries, through any broker that has them."""
+        """Send a message to the group's retry topic, at any broker that has it."""
         properties = dict(message.properties)
         properties.pop(names.TRANSACTION_PREPARED, None)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.unique_key or message.msg_id)
@@ -79,7 +81,7 @@ class SendMessageBack:
             flag=message.flag,
         )
         try:
-            # Of a topic that is not known the sender would make up queues.
+            # For an unknown topic the sender would use queues of the template topic.
             await self._client.routes.refresh(again.topic)
             out = MessageEncoder(self._config, PROCESS_IDS.of(self._client.address)).message(again)
             await self._sender.start(out, SendMode.SYNC)

@@ -1,4 +1,4 @@
-"""How fast a consumer pulls and consumes, by topic: what operators are shown.
+"""The rates at which a consumer pulls and consumes, by topic.
 
 Source: RocketMQ client/.../stat/ConsumerStatsManager.java.
 """
@@ -11,7 +11,7 @@ PARTS = 6
 
 
 class Window:
-    """Sums over the last span of time, exact to a sixth of it."""
+    """Sums over the last `span_ms`, with a resolution of a sixth of it."""
 
     def __init__(self, span_ms: int) -> None:
         self._part_ms = span_ms // PARTS
@@ -21,17 +21,17 @@ class Window:
 
     def add(self, amount: float, now_ms: float) -> None:
         """Count one event with its amount."""
-        at = self._turn(now_ms)
+        at = self._advance(now_ms)
         self._sums[at] += amount
         self._counts[at] += 1
 
     def total(self, now_ms: float) -> tuple[float, int]:
-        """Sum of the amounts, and number of the events."""
-        self._turn(now_ms)
+        """Return the sum of the amounts, and the number of events."""
+        self._advance(now_ms)
         return sum(self._sums), sum(self._counts)
 
-    def _turn(self, now_ms: float) -> int:
-        """Empty the parts whose time came round again; returns the one of now."""
+    def _advance(self, now_ms: float) -> int:
+        """Clear the parts that have expired; return the current part."""
         newest = int(now_ms // self._part_ms)
         if newest == self._newest:
             return newest % PARTS
@@ -44,7 +44,7 @@ class Window:
 
 @lazy_dataclass()
 class Rates:
-    """Over the last minute; times are averages in ms, rates messages a second."""
+    """Values of the last minute: times are averages in ms, rates are messages per second."""
 
     pull_ms: float
     pulled_per_s: float
@@ -55,7 +55,7 @@ class Rates:
 
 
 class TopicRates:
-    """One topic. Times are ms of a clock that does not go back."""
+    """Counts the messages of one topic. Times are ms of a monotonic clock."""
 
     def __init__(self) -> None:
         self._pull_ms, self._pulled = Window(MINUTE_MS), Window(MINUTE_MS)
@@ -63,12 +63,12 @@ class TopicRates:
         self._failed, self._failed_in_hour = Window(MINUTE_MS), Window(HOUR_MS)
 
     def pulled(self, count: int, took_ms: float, now_ms: float) -> None:
-        """A pull found so many messages."""
+        """Count the messages of a pull."""
         self._pulled.add(count, now_ms)
         self._pull_ms.add(took_ms, now_ms)
 
     def consumed(self, count: int, took_ms: float, now_ms: float, *, failed: bool) -> None:
-        """A listener had so many messages."""
+        """Count the messages of a listener's call."""
         self._consume_ms.add(took_ms, now_ms)
         if failed:
             self._failed.add(count, now_ms)
@@ -77,7 +77,7 @@ class TopicRates:
             self._consumed.add(count, now_ms)
 
     def rates(self, now_ms: float) -> Rates:
-        """How fast it was lately."""
+        """Return the rates at a time."""
 
         def average(window: Window) -> float:
             amount, count = window.total(now_ms)

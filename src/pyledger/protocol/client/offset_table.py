@@ -1,4 +1,4 @@
-"""Where a consumer stands in its queues, as far as it has not told anybody.
+"""The consumer offsets of a consumer's queues, and which of them are persisted.
 
 Source: RocketMQ client/.../consumer/store/RemoteBrokerOffsetStore.java, ControllableOffset.java.
 """
@@ -9,53 +9,53 @@ from pyledger.model.message import MessageQueue
 
 
 class OffsetTable:
-    """Queue offsets to go on at, by queue."""
+    """The queue offset from which to continue, by queue."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
-        self._told: dict[MessageQueue, int] = {}
+        self._persisted: dict[MessageQueue, int] = {}
         self._read: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int | None:
-        """The offset of a queue; None when it is not known here."""
+        """Return the offset of a queue, or None."""
         return self._offsets.get(queue)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """Move to an offset; with `increase_only` never back."""
+        """Set an offset; with `increase_only` a lower one is ignored."""
         known = self._offsets.get(queue)
         if known is None or not increase_only or offset > known:
             self._offsets[queue] = offset
 
     def known(self, queue: MessageQueue, offset: int) -> None:
-        """An offset was read from where it is kept: it need not be told."""
-        self._offsets[queue] = self._told[queue] = self._read[queue] = offset
+        """Set an offset that was read from the offset store."""
+        self._offsets[queue] = self._persisted[queue] = self._read[queue] = offset
 
-    def untold(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Offsets of some queues that moved since they were told."""
+    def unpersisted(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offsets of some queues that changed since they were persisted."""
         return {
             queue: offset
             for queue in queues
-            if (offset := self._offsets.get(queue)) is not None and self._told.get(queue) != offset
+            if (offset := self._offsets.get(queue)) is not None and self._persisted.get(queue) != offset
         }
 
-    def moved(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Offsets of some queues that moved since they were read, told or not."""
+    def changed(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offsets of some queues that changed since they were read, persisted or not."""
         return {
             queue: offset
             for queue in queues
             if (offset := self._offsets.get(queue)) is not None and self._read.get(queue) != offset
         }
 
-    def told(self, queue: MessageQueue, offset: int) -> None:
-        """An offset was told."""
-        self._told[queue] = offset
+    def on_persisted(self, queue: MessageQueue, offset: int) -> None:
+        """Note that an offset was persisted."""
+        self._persisted[queue] = offset
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is somebody else's now."""
+        """Drop the offset of a queue that is no longer assigned."""
         self._offsets.pop(queue, None)
-        self._told.pop(queue, None)
+        self._persisted.pop(queue, None)
         self._read.pop(queue, None)
 
     def of_topic(self, topic: str) -> Mapping[MessageQueue, int]:
-        """The offsets of one topic."""
+        """Return the offsets of one topic."""
         return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}

@@ -1,6 +1,6 @@
-"""The messages of one queue between their pull and the end of their consumption.
+"""The messages of one queue that were pulled and are not yet consumed.
 
-Invariant: every offset below `commit_offset` was consumed, or given back to the broker.
+Invariant: every message before `commit_offset` was consumed, or sent back to the broker.
 
 Source: RocketMQ client/.../impl/consumer/ProcessQueue.java, DefaultMQPushConsumerImpl.java (pullMessage).
 """
@@ -18,15 +18,15 @@ NOTHING_CONSUMED = -1
 
 
 class Cached(Protocol):
-    """What must be known of a message."""
+    """The attributes of a message that a process queue needs."""
 
     @property
     def queue_offset(self) -> int:
-        """Its place."""
+        """Its queue offset."""
 
     @property
     def body_length(self) -> int:
-        """Bytes of its stored body."""
+        """Size of its stored body in bytes."""
 
 
 M = TypeVar("M", bound=Cached)
@@ -34,16 +34,16 @@ M = TypeVar("M", bound=Cached)
 
 @lazy_dataclass()
 class FlowLimits:
-    """How much of one queue may wait."""
+    """Limits of the messages of one queue that wait for consumption."""
 
     count_max: int = 1000
     mib_max: int = 100
     span_max: int | None = 2000
-    """None: orderly consumption, whose messages leave in order."""
+    """Largest distance of offsets; None for orderly consumption, which leaves no gaps."""
 
 
-class Run(Generic[M]):
-    """Messages that were pulled together, by offset ascending, and which of them are gone."""
+class Batch(Generic[M]):
+    """Messages of one pull by ascending offset, and which of them were removed."""
 
     __slots__ = ("first", "gone", "left", "messages", "offsets")
 
@@ -53,31 +53,31 @@ class Run(Generic[M]):
         self.gone: set[int] = set()
         self.left = len(offsets)
         self.first = 0
-        """Place of the first one that may be here; all before are gone."""
+        """Index of the first message that may be left; all before it were removed."""
 
-    def place(self, offset: int) -> int:
-        """Place of an offset; -1 when it is none of them."""
-        place = bisect_left(self.offsets, offset)
-        return place if place < len(self.offsets) and self.offsets[place] == offset else -1
+    def index_of(self, offset: int) -> int:
+        """Return the index of an offset; -1 if the batch does not contain it."""
+        index = bisect_left(self.offsets, offset)
+        return index if index < len(self.offsets) and self.offsets[index] == offset else -1
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first one that is here; one must be."""
+        """Offset of the first message left; there must be one."""
         while self.offsets[self.first] in self.gone:
             self.first += 1
         return self.offsets[self.first]
 
-    def here(self) -> list[M]:
-        """What is here, in order."""
+    def remaining(self) -> list[M]:
+        """Return the messages that are left, in order."""
         if not self.gone:
             return self.messages
         pairs = zip(self.offsets, self.messages, strict=True)
         return [message for offset, message in pairs if offset not in self.gone]
 
     def remove_all(self, offsets: list[int]) -> bool:
-        """Remove some that stand side by side and are all here; False: they do not."""
-        place = self.place(offsets[0])
-        if place < 0 or self.offsets[place : place + len(offsets)] != offsets:
+        """Remove adjacent messages; False if they are not adjacent or not all left."""
+        first = self.index_of(offsets[0])
+        if first < 0 or self.offsets[first : first + len(offsets)] != offsets:
             return False
         if self.gone and not self.gone.isdisjoint(offsets):
             return False
@@ -88,57 +88,57 @@ class Run(Generic[M]):
 
 
 class ProcessQueue(Generic[M]):
-    """One queue as its consumer has it. Times are ms of a clock that does not go back.
+    """The pulled messages of one queue. Times are ms of a monotonic clock.
 
-    Cost: what is pulled, and consumed, side by side costs one step for all of it.
+    Cost: one step per batch if messages are removed in the batches in which they were pulled.
     """
 
     def __init__(self, now_ms: float) -> None:
-        self._runs: list[Run[M]] = []
-        """Ascending; none is empty, and none lies within another."""
+        self._batches: list[Batch[M]] = []
+        """Ascending; no batch is empty, and their ranges do not overlap."""
         self._count = 0
         self._taken: dict[int, M] = {}
-        """Orderly: what the listener has now, in order."""
+        """Orderly: the messages that the listener is processing, in order."""
         self._max_offset = 0
         self.cached_bytes = 0
         self.dropped = False
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
         self.last_lock_ms: float | None = None
-        """When the lock was last confirmed; None: it is not ours."""
+        """When the lock was last confirmed; None: this member does not have it."""
 
     def __len__(self) -> int:
         return self._count + len(self._taken)
 
     @property
     def min_offset(self) -> int | None:
-        """Offset of the first message that is here; None when there is none."""
+        """Offset of the first message left; None if there is none."""
         if self._taken:
             return min(self._taken)
-        return self._runs[0].min_offset if self._runs else None
+        return self._batches[0].min_offset if self._batches else None
 
     @property
     def max_offset(self) -> int:
-        """Offset of the last message that was ever here."""
+        """Highest offset that was ever added."""
         return self._max_offset
 
     @property
     def span(self) -> int:
-        """Distance of the last message from the first one."""
+        """Distance from the first message left to `max_offset`."""
         first = self.min_offset
         return 0 if first is None else self._max_offset - first
 
     @property
     def messages(self) -> tuple[M, ...]:
-        """What waits, in order."""
-        return tuple(message for run in self._runs for message in run.here())
+        """The messages that are left and not taken, in order."""
+        return tuple(message for batch in self._batches for message in batch.remaining())
 
     def is_locked(self, now_ms: float) -> bool:
-        """Whether the lock is still ours for sure."""
+        """Whether this member certainly still has the lock."""
         return self.last_lock_ms is not None and now_ms - self.last_lock_ms <= LOCK_VALID_MS
 
     def limit_reached(self, limits: FlowLimits) -> str | None:
-        """Why no more is to be pulled now; None: nothing speaks against it."""
+        """Return the limit that is exceeded, so that no more should be pulled; None if none is."""
         if len(self) > limits.count_max:
             return "count"
         if self.cached_bytes // MIB > limits.mib_max:
@@ -148,15 +148,15 @@ class ProcessQueue(Generic[M]):
         return None
 
     def put(self, messages: Sequence[M]) -> None:
-        """Take what was pulled; a message that is here already is not taken twice."""
+        """Add pulled messages, except those that are already in the queue."""
         if not messages:
             return
         offsets = [message.queue_offset for message in messages]
-        last = self._runs[-1].offsets[-1] if self._runs else -1
+        last = self._batches[-1].offsets[-1] if self._batches else -1
         if self._taken:
             last = max(last, *self._taken)
         if offsets[0] > last and all(map(lt, offsets, offsets[1:])):
-            self._runs.append(Run(offsets, messages))
+            self._batches.append(Batch(offsets, messages))
             self._count += len(offsets)
             self.cached_bytes += sum([message.body_length for message in messages])
             self._max_offset = max(self._max_offset, offsets[-1])
@@ -168,104 +168,104 @@ class ProcessQueue(Generic[M]):
 
     def __contains__(self, message: M) -> bool:
         offset = message.queue_offset
-        index = self._run_of(offset)
+        index = self._batch_of(offset)
         if index < 0:
             return False
-        run = self._runs[index]
-        return offset not in run.gone and run.place(offset) >= 0
+        batch = self._batches[index]
+        return offset not in batch.gone and batch.index_of(offset) >= 0
 
     def remove(self, messages: Sequence[M]) -> int:
-        """Messages are consumed, in whatever order.
+        """Remove consumed messages, in any order.
 
         Returns:
-            Offset to go on at after a restart; `NOTHING_CONSUMED` when none of the queue was here.
+            Offset from which to continue after a restart; `NOTHING_CONSUMED` if the queue was empty.
         """
         if not self._count:
             return NOTHING_CONSUMED
         if messages:
             offsets = [message.queue_offset for message in messages]
-            index = self._run_of(offsets[0])
-            if index >= 0 and self._runs[index].remove_all(offsets):
+            index = self._batch_of(offsets[0])
+            if index >= 0 and self._batches[index].remove_all(offsets):
                 self._removed(index, len(offsets), sum([message.body_length for message in messages]))
             else:
                 for offset, message in zip(offsets, messages, strict=True):
-                    index = self._run_of(offset)
-                    if index >= 0 and self._runs[index].remove_all([offset]):
+                    index = self._batch_of(offset)
+                    if index >= 0 and self._batches[index].remove_all([offset]):
                         self._removed(index, 1, message.body_length)
         return self.commit_offset
 
     def _removed(self, index: int, count: int, size_bytes: int) -> None:
-        """Messages of a run are gone."""
+        """Update the counts after a removal, and drop an empty batch."""
         self._count -= count
         self.cached_bytes -= size_bytes
-        if not self._runs[index].left:
-            del self._runs[index]
+        if not self._batches[index].left:
+            del self._batches[index]
 
-    def _run_of(self, offset: int) -> int:
-        """The run that an offset would be in; -1 when it is before all of them."""
-        runs = self._runs
-        if len(runs) == 1 or (runs and offset < runs[1].offsets[0]):
-            return 0 if offset >= runs[0].offsets[0] else -1
-        return bisect_right(runs, offset, key=lambda run: run.offsets[0]) - 1
+    def _batch_of(self, offset: int) -> int:
+        """Return the index of the batch whose range would contain an offset; -1 if it is before all."""
+        batches = self._batches
+        if len(batches) == 1 or (batches and offset < batches[1].offsets[0]):
+            return 0 if offset >= batches[0].offsets[0] else -1
+        return bisect_right(batches, offset, key=lambda batch: batch.offsets[0]) - 1
 
     def _insert(self, offset: int, message: M) -> bool:
-        """Take one message at its place among the others; False: it is here."""
-        index = self._run_of(offset)
+        """Insert one message by its offset; False if it is already in the queue."""
+        index = self._batch_of(offset)
         if index >= 0:
-            run = self._runs[index]
-            place = run.place(offset)
-            if place >= 0:
-                if offset not in run.gone:
+            batch = self._batches[index]
+            at = batch.index_of(offset)
+            if at >= 0:
+                if offset not in batch.gone:
                     return False
-                run.gone.remove(offset)
-                run.messages[place] = message
-                run.left += 1
-                run.first = min(run.first, place)
+                batch.gone.remove(offset)
+                batch.messages[at] = message
+                batch.left += 1
+                batch.first = min(batch.first, at)
                 self._count += 1
                 return True
-            if offset < run.offsets[-1]:
-                self._split(index, bisect_left(run.offsets, offset))
-                index = self._run_of(offset)
-        self._runs.insert(index + 1, Run([offset], [message]))
+            if offset < batch.offsets[-1]:
+                self._split(index, bisect_left(batch.offsets, offset))
+                index = self._batch_of(offset)
+        self._batches.insert(index + 1, Batch([offset], [message]))
         self._count += 1
         return True
 
-    def _split(self, index: int, place: int) -> None:
-        """Make two runs of one; a half of which nothing is left goes."""
-        run = self._runs[index]
+    def _split(self, index: int, at: int) -> None:
+        """Split a batch in two, without a half that has no message left."""
+        batch = self._batches[index]
         halves = []
-        for part in (slice(0, place), slice(place, None)):
-            half = Run(run.offsets[part], run.messages[part])
-            half.gone = run.gone.intersection(half.offsets)
+        for part in (slice(0, at), slice(at, None)):
+            half = Batch(batch.offsets[part], batch.messages[part])
+            half.gone = batch.gone.intersection(half.offsets)
             half.left -= len(half.gone)
             halves.append(half)
-        self._runs[index : index + 1] = [half for half in halves if half.left]
+        self._batches[index : index + 1] = [half for half in halves if half.left]
 
     @property
     def commit_offset(self) -> int:
-        """Offset to go on at after a restart."""
+        """Offset from which to continue after a restart."""
         first = self.min_offset
         return self._max_offset + 1 if first is None else first
 
     # --- orderly
 
     def take(self, count: int) -> list[M]:
-        """The next messages, for the one listener of the queue; what it has must be finished first."""
+        """Return the next messages for the listener; those taken before must be committed or put back."""
         found: list[M] = []
-        while self._runs and len(found) < count:
-            run = self._runs[0]
-            here = run.here()[: count - len(found)]
+        while self._batches and len(found) < count:
+            batch = self._batches[0]
+            here = batch.remaining()[: count - len(found)]
             found += here
-            run.left -= len(here)
-            run.gone.update([message.queue_offset for message in here])
+            batch.left -= len(here)
+            batch.gone.update([message.queue_offset for message in here])
             self._count -= len(here)
-            if not run.left:
-                del self._runs[0]
+            if not batch.left:
+                del self._batches[0]
         self._taken.update((message.queue_offset, message) for message in found)
         return found
 
     def commit(self) -> int:
-        """What was taken is consumed. Returns the offset to go on at; `NOTHING_CONSUMED` for nothing."""
+        """Remove the taken messages; return the offset after them, `NOTHING_CONSUMED` if there were none."""
         if not self._taken:
             return NOTHING_CONSUMED
         last = max(self._taken)
@@ -274,14 +274,14 @@ class ProcessQueue(Generic[M]):
         return last + 1
 
     def put_back(self) -> None:
-        """What was taken shall be taken again."""
+        """Put the taken messages back, to be taken again."""
         for offset, message in self._taken.items():
             self._insert(offset, message)
         self._taken.clear()
 
     def clear(self) -> None:
-        """Forget all messages."""
-        self._runs.clear()
+        """Remove all messages."""
+        self._batches.clear()
         self._count = 0
         self._taken.clear()
         self.cached_bytes = 0

@@ -1,4 +1,4 @@
-"""To which queue a producer sends: the next one, not at the broker that just failed, not at a slow broker.
+"""The queue to which a producer sends: round robin, without the broker that just failed or slow brokers.
 
 Source: RocketMQ client/.../latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java,
 impl/producer/TopicPublishInfo.java.
@@ -15,7 +15,7 @@ FAILURE_LATENCY_MS = 10_000
 
 
 def pause_after(latency_ms: float) -> int:
-    """How long (ms) a broker is spared that took `latency_ms` to answer."""
+    """Return how long (ms) to avoid a broker that took `latency_ms` to answer."""
     pause_ms = 0
     for limit_ms, pause in zip(LATENCY_MS, PAUSE_MS, strict=True):
         if latency_ms >= limit_ms:
@@ -25,7 +25,7 @@ def pause_after(latency_ms: float) -> int:
 
 @dataclass(slots=True)
 class BrokerHealth:
-    """What is known of one broker."""
+    """The last result of one broker."""
 
     latency_ms: float
     spared_until_ms: float
@@ -33,7 +33,7 @@ class BrokerHealth:
 
 
 class FaultTable:
-    """Which brokers were slow or failed lately."""
+    """The brokers that were recently slow or failed."""
 
     def __init__(self) -> None:
         self._health: dict[str, BrokerHealth] = {}
@@ -47,20 +47,20 @@ class FaultTable:
         failed: bool = False,
         reachable: bool = True,
     ) -> None:
-        """Note how a send went.
+        """Record the result of a send.
 
         Args:
-            broker_name: Whom it went to.
-            latency_ms: How long it took.
-            now_ms: A clock that does not go back.
-            failed: It counts as a slow one, however long it took.
-            reachable: Whether anybody was there.
+            broker_name: The broker.
+            latency_ms: Duration of the send.
+            now_ms: Time of a monotonic clock.
+            failed: The send failed; it counts as a slow one.
+            reachable: Whether a connection could be opened.
         """
         pause_ms = pause_after(FAILURE_LATENCY_MS if failed else latency_ms)
         self._health[broker_name] = BrokerHealth(latency_ms, now_ms + pause_ms, reachable)
 
     def is_available(self, broker_name: str, now_ms: float) -> bool:
-        """Whether a broker need not be spared."""
+        """Whether a broker need not be avoided now."""
         health = self._health.get(broker_name)
         return health is None or now_ms >= health.spared_until_ms
 
@@ -70,7 +70,7 @@ class FaultTable:
         return health is None or health.reachable
 
     def describe(self, now_ms: float) -> str:
-        """One line for each broker."""
+        """Return one line for each broker."""
         return "\n".join(
             f"{name} {'available' if self.is_available(name, now_ms) else 'spared'}"
             f" {'reachable' if health.reachable else 'unreachable'}"
@@ -80,13 +80,13 @@ class FaultTable:
 
 
 class FaultStrategy:
-    """Takes the queues of one topic in turn."""
+    """Chooses among the queues of one topic, round robin."""
 
     def __init__(self, draw: Callable[[int], int]) -> None:
-        """Start anywhere.
+        """Start at a random queue.
 
         Args:
-            draw: A random number below its argument.
+            draw: Returns a random number below its argument.
         """
         self._draw = draw
         self._next = draw(1 << 31)
@@ -98,13 +98,13 @@ class FaultStrategy:
         faults: FaultTable | None = None,
         now_ms: float = 0,
     ) -> MessageQueue:
-        """The queue for the next attempt.
+        """Return the queue for the next attempt.
 
         Args:
-            queues: Those of the topic, at least one.
-            last_broker: Broker of the failed attempt before, which is avoided where there is another.
-            faults: Brokers to spare; None spares none.
-            now_ms: The clock of `faults`.
+            queues: The queues of the topic, at least one.
+            last_broker: Broker of the previous, failed attempt; avoided if there is another.
+            faults: Brokers to avoid; None avoids none.
+            now_ms: Time of the clock of `faults`.
         """
         if faults is None:
             tests: list[Callable[[str], bool]] = [lambda name: name != last_broker]
@@ -126,7 +126,7 @@ class FaultStrategy:
         return queues[self.step(len(queues))]
 
     def step(self, count: int) -> int:
-        """The place of the next one among so many."""
-        place = self._next % count
+        """Return the index of the next of `count` queues."""
+        index = self._next % count
         self._next = (self._next + 1) & 0x7FFFFFFF
-        return place
+        return index

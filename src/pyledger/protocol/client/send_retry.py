@@ -1,14 +1,14 @@
-"""Whether a failed send is tried again.
+"""Whether a failed send is retried.
 
-| what failed                                   | waited for | called back  | one-way |
-|-----------------------------------------------|------------|--------------|---------|
-| no address, connecting, writing, no answer    | again      | again        | no      |
-| too many calls under way                      | again      | no           | no      |
-| refused with a code of `RETRY_CODES`          | again      | no           | –       |
-| refused with another code                     | no         | no           | –       |
-| stored, but not on disk or at the slave       | no, unless asked for | no | –       |
+| failure                                       | `SYNC`     | `ASYNC`      | `ONEWAY` |
+|-----------------------------------------------|------------|--------------|----------|
+| no address, connecting, writing, no response  | retry      | retry        | no       |
+| too many requests in flight                   | retry      | no           | no       |
+| rejected with a code of `RETRY_CODES`         | retry      | no           | –        |
+| rejected with another code                    | no         | no           | –        |
+| stored, but not flushed or not at the slave   | if `retry_when_not_stored_ok` | no | – |
 
-One time limit stands over all attempts. A send to a chosen queue is tried once.
+One time limit applies to all attempts together. A send to a chosen queue has one attempt.
 
 Source: RocketMQ client/.../impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl),
 DefaultMQProducer.java (retryResponseCodes), impl/MQClientAPIImpl.java (onExceptionImpl).
@@ -34,7 +34,7 @@ RETRY_CODES = frozenset(
 
 
 class SendMode(Enum):
-    """How a send is waited for."""
+    """How the caller waits for a send."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -42,7 +42,7 @@ class SendMode(Enum):
 
 
 def tries_again(mode: SendMode, error: RemotingError) -> bool:
-    """Whether another broker is to be tried after an error."""
+    """Whether to try another broker after an error."""
     if mode is SendMode.ONEWAY or isinstance(error, NoRouteError):
         return False
     if isinstance(error, BrokerError):

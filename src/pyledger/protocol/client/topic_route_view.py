@@ -1,4 +1,4 @@
-"""What a client makes of a route: queues to send to, queues to consume, addresses to call.
+"""What a client derives from a route: queues to send to, queues to consume, broker addresses.
 
 Source: RocketMQ client/.../impl/factory/MQClientInstance.java (topicRouteData2TopicPublishInfo,
 topicRouteData2TopicSubscribeInfo, findBrokerAddressInSubscribe).
@@ -17,25 +17,25 @@ Addresses = Mapping[str, Mapping[int, str]]
 
 
 def addresses_of(route: TopicRoute) -> dict[str, dict[int, str]]:
-    """The addresses that a route names."""
+    """Return the addresses in a route by broker name and broker id."""
     return {broker.broker_name: dict(broker.broker_addrs) for broker in route.brokers}
 
 
 def template_route(route: TopicRoute, queue_count: int) -> TopicRoute:
-    """The template topic's route, as that of a topic that a first send will create with `queue_count`."""
+    """Return the route of a topic that its first send will create, from that of the template topic."""
 
-    def cut(queues: QueueRoute) -> QueueRoute:
+    def limited(queues: QueueRoute) -> QueueRoute:
         count = min(queue_count, queues.read_queue_count)
         return replace(queues, read_queue_count=count, write_queue_count=count)
 
-    return replace(route, queues=tuple(map(cut, route.queues)))
+    return replace(route, queues=tuple(map(limited, route.queues)))
 
 
 def publish_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """The queues to send to: writable, at brokers that have a master.
+    """Return the queues to send to: writable, at brokers that have a master.
 
     Raises:
-        WireError: the configuration of an ordered topic cannot be read.
+        WireError: the configuration of an ordered topic cannot be parsed.
     """
     if route.order_topic_conf:
         return ordered_queues(topic, route.order_topic_conf)
@@ -49,7 +49,7 @@ def publish_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 
 def ordered_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...]:
-    """The queues of `broker:queues;broker:queues`."""
+    """Return the queues of a configuration such as `broker-a:4;broker-b:4`."""
     queues = []
     for part in filter(None, order_topic_conf.split(";")):
         broker_name, _, count = part.partition(":")
@@ -60,7 +60,7 @@ def ordered_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...
 
 
 def subscribe_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
-    """The queues to consume: readable; a slave will do."""
+    """Return the queues to consume: readable, at a master or a slave."""
     return tuple(
         MessageQueue(topic, queues.broker_name, number)
         for queues in sorted(route.queues, key=lambda one: one.broker_name)
@@ -70,7 +70,7 @@ def subscribe_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 
 def is_same(one: TopicRoute | None, other: TopicRoute | None) -> bool:
-    """Whether two routes say the same, in whatever order."""
+    """Whether two routes are equal, in any order."""
     if one is None or other is None:
         return one is other
 
@@ -86,20 +86,20 @@ def is_same(one: TopicRoute | None, other: TopicRoute | None) -> bool:
 
 
 def master_address(addresses: Addresses, broker_name: str) -> str | None:
-    """Where to write to a broker."""
+    """Return the address of a broker's master, or None."""
     return addresses.get(broker_name, {}).get(MASTER_ID)
 
 
 def read_address(
     addresses: Addresses, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False
 ) -> tuple[str, bool] | None:
-    """Where to read from a broker, and whether that is a slave.
+    """Return the address to read from, and whether it is a slave's; None if there is none.
 
     Args:
-        addresses: All that is known.
-        broker_name: The broker.
-        broker_id: Whom to prefer; the id after a missing slave is tried, then any.
-        only_this: Do not take any.
+        addresses: All known addresses.
+        broker_name: The broker name.
+        broker_id: Preferred id; if a slave is missing, the next id is tried, then the lowest.
+        only_this: Do not fall back to the lowest id.
     """
     known = addresses.get(broker_name, {})
     for wanted in (broker_id, broker_id + 1) if broker_id != MASTER_ID else (broker_id,):
