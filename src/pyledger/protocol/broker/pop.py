@@ -1,12 +1,12 @@
 """Popped messages: invisible to their group until they are acknowledged, or until their time is over.
 
-What was popped together from a queue is noted in one record of a topic of the system, what is acknowledged in
-others, and what was put back counts as acknowledged. So that topic alone determines what is invisible, and
-reading it again from the oldest open record restores it.
+One record of a system topic names the messages that were popped together from a queue; other records name
+those that were acknowledged or put back. So this topic alone determines what is invisible, and a restart
+reads it from the oldest open record.
 
-Differs: upstream delays those records by its timer wheel and pairs them when they come out; here they are
-stored at once, in queue 0 of the same topic, and paired in memory. What upstream has in its wheel or in the
-other queues is moved there. Popping in order needs none of this: see `pop_order`.
+Differs: upstream delays these records in its timer wheel and pairs them when they are due; here they are
+stored at once, in queue 0 of the same topic, and paired in memory. Records that upstream left in its wheel or
+in the other queues are moved there. Ordered pops have no such records: see `pop_order`.
 
 Source: RocketMQ broker/.../PopMessageProcessor.java, AckMessageProcessor.java, PopReviveService.java,
 ChangeInvisibleTimeProcessor.java; common/.../KeyBuilder.java.
@@ -22,11 +22,11 @@ from pyledger.protocol.broker.ack_blocks import OffsetBlocks
 from pyledger.protocol.broker.name_rules import group_problem, is_internal_topic, topic_problem
 
 TOPIC_ITSELF, RETRY = "0", "1"
-"""Where a message was popped from, in a handle."""
+"""Kind of the topic that a message was popped from, in a handle."""
 
 
 class PopKey(NamedTuple):
-    """Names what was popped together from one queue."""
+    """Identifies the messages that were popped together from one queue."""
 
     topic: str
     group: str
@@ -37,7 +37,7 @@ class PopKey(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be put back for it: what it names becomes the name of a topic. None: it can."""
+        """Why its messages cannot be put back to a topic named after topic and group; None if they can."""
         if (wrong := topic_problem(self.topic) or group_problem(self.group)) is not None:
             return wrong
         if is_internal_topic(self.topic):
@@ -51,30 +51,30 @@ class Popped:
 
     key: PopKey
     due_ms: int
-    """When those that are not acknowledged by then are put back."""
+    """When messages without an acknowledgement are put back."""
     open: set[int]
     """Queue offsets of those that are not acknowledged, units."""
     number: int = field(default=-1)
-    """Queue offset of the record that notes them, units."""
+    """Queue offset of their record, units."""
 
 
 class PoppedMessages:
-    """All that is invisible at a broker."""
+    """All invisible messages of a broker."""
 
     def __init__(self, restart_offset: int = 0) -> None:
-        """Know nothing yet; records are added from a queue offset, units, on."""
+        """Start without messages; then call `add` for all records from a queue offset, units, on."""
         self.by_key: dict[PopKey, Popped] = {}
         self.heap: list[tuple[int, int, Popped]] = []
         self.blocks = OffsetBlocks()
         self.next_offset = restart_offset
         """Queue offset, units: all records before it are known."""
         self.early: dict[PopKey, set[int]] = {}
-        """What was acknowledged before it was known; see `keep_early`."""
+        """Acknowledgements without a record as yet; see `keep_early`."""
         self.keep_early = False
-        """Whether records may come after what acknowledges them: those that upstream has put elsewhere."""
+        """Whether records may come after their acknowledgements: those that upstream stored elsewhere."""
 
     def add(self, popped: Popped, number: int) -> None:
-        """Take in what the record at a queue offset, units, notes."""
+        """Add the messages of the record at a queue offset, units."""
         self.next_offset = max(self.next_offset, number + 1)
         popped.number = number
         popped.open -= self.early.pop(popped.key, set())
@@ -85,7 +85,7 @@ class PoppedMessages:
         heapq.heappush(self.heap, (popped.due_ms, number, popped))
 
     def acknowledge(self, key: PopKey, offsets: Iterable[int]) -> bool:
-        """Messages, by queue offset in units, are done; False when none of them was open."""
+        """Acknowledge messages by queue offset, units; return False if none of them was open."""
         popped, taken = self.by_key.get(key), set(offsets)
         if popped is None and self.keep_early:
             self.early.setdefault(key, set()).update(taken)
@@ -103,23 +103,23 @@ class PoppedMessages:
         return popped is not None and offset in popped.open
 
     def due(self, now_ms: int) -> Popped | None:
-        """What is to be put back next; it stays until all of it is acknowledged."""
+        """Return the next messages to put back; they stay until all of them are acknowledged."""
         deadline_ms = self.deadline_ms()
         return self.heap[0][2] if deadline_ms is not None and deadline_ms <= now_ms else None
 
     def deadline_ms(self) -> int | None:
-        """When something is to be put back; None while nothing is open."""
+        """When messages are put back next; None while none are open."""
         while self.heap and not self.heap[0][2].open:
             heapq.heappop(self.heap)
         return self.heap[0][0] if self.heap else None
 
     @property
     def restart_offset(self) -> int:
-        """Queue offset, units, from which records have to be read to know all that is open."""
+        """Queue offset, units, of the oldest record that a restart must read."""
         return self.blocks.oldest(self.next_offset)
 
     def describe(self) -> str:
-        """What is open, soonest first."""
+        """Return the open messages, soonest due first."""
         open_ones = sorted(self.by_key.values(), key=lambda one: (one.due_ms, one.number))
         lines = [
             f"{one.key.topic}/{one.key.queue_id}@{one.key.group}: {sorted(one.open)} until {one.due_ms}"
@@ -129,7 +129,7 @@ class PoppedMessages:
 
 
 def pop_retry_topic(topic: str, group: str) -> str:
-    """Where messages of a topic are put back for a group; those of such a topic stay in it."""
+    """Return the topic to which messages are put back for a group; those of a retry topic stay in it."""
     return topic if topic.startswith(names.RETRY_PREFIX) else f"{names.RETRY_PREFIX}{group}_{topic}"
 
 
@@ -143,13 +143,13 @@ def put_back_properties(properties: Mapping[str, str], group: str, pop_ms: int) 
 
 
 def first_offset(init_mode: int, min_offset: int, max_offset: int, *, first_in_memory: bool) -> int:
-    """Where a group without an offset starts in a queue, units.
+    """Return the queue offset, units, at which a group without an offset starts.
 
     Args:
         init_mode: 0: at the first message; else at the last.
         min_offset: Lowest offset of the queue, units.
         max_offset: Its end, units.
-        first_in_memory: Whether message 0 is still in the page cache: the group was meant to see it.
+        first_in_memory: Whether message 0 is still in the page cache; if so, the group starts with it.
     """
     if init_mode == 0:
         return min_offset

@@ -4,8 +4,8 @@ They wait in one topic. The waiting messages follow from that topic and the prog
 (`TimerProgress`), so a restart reads the topic again from the oldest waiting message.
 
 Differs: upstream keeps a wheel and a log of its own on disk; here the waiting ones are a heap in memory, and
-the only file is the progress. Upstream delays records of popped messages here too; they are due at once, so
-that `pop` knows them.
+the only file is the progress. Upstream also delays records of popped messages here; they are due at once, so
+that `pop` gets them.
 
 Source: RocketMQ broker/.../HookUtils.java (transformTimerMessage); store/.../TimerMessageStore.java.
 """
@@ -21,7 +21,7 @@ from pyledger.model.lazy_dataclass import lazy_dataclass
 from pyledger.protocol.broker.ack_blocks import OffsetBlocks
 
 AT_ONCE_MS = 0
-"""Time of delivery of what upstream delays and we do not."""
+"""Time of delivery of messages that upstream delays and PyLedger does not."""
 WAYS = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 """Properties that set a time of delivery, in the order they are checked."""
 
@@ -40,17 +40,17 @@ class TimerProblem:
 
     problem: str
     status: str = "WHEEL_TIMER_MSG_ILLEGAL"
-    """Upstream's word."""
+    """Upstream's name of the status."""
 
 
 def is_timed(topic: str, properties: Mapping[str, str], level: int) -> bool:
     """Whether a message has a time of delivery; a delay level takes precedence."""
-    asks = (
+    timed = (
         names.TIMER_DELAY_MS in properties
         or names.TIMER_DELIVER_MS in properties
         or names.TIMER_DELAY_SECONDS in properties
     )
-    return asks and level <= 0 and topic != names.TIMER_TOPIC and names.TIMER_OUT_MS not in properties
+    return timed and level <= 0 and topic != names.TIMER_TOPIC and names.TIMER_OUT_MS not in properties
 
 
 def plan_timer(
@@ -90,14 +90,14 @@ def timer_properties(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timed:
-    """One waiting message; the earlier due, then the earlier stored, comes first."""
+    """One waiting message, ordered by time of delivery, then by offset."""
 
     deliver_ms: int
     offset: int
     """Queue offset in the timer topic, units."""
     unique_key: str
     topic: str = field(default="", compare=False)
-    """Topic and queue of its delivery."""
+    """Topic of its delivery."""
     physical_offset: int = field(default=-1, compare=False)
     """Of its record, bytes."""
     size_bytes: int = field(default=0, compare=False)
@@ -105,11 +105,11 @@ class Timed:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Names it to those who recall it: they may send to its topic."""
+        """Identifies it for a recall; with the topic, because a client may recall only where it may send."""
         return self.topic, self.unique_key
 
     def is_again(self, other: "Timed | None") -> bool:
-        """Whether another, with the same key, is the same message."""
+        """Whether another message with the same key is the same one, stored again."""
         return other is not None and (self.deliver_ms, self.topic) == (other.deliver_ms, other.topic)
 
 
@@ -117,12 +117,12 @@ class Timed:
 class TimerProgress:
     """Progress of delivery; with the timer topic it determines the waiting messages.
 
-    Messages are delivered in the order of (time, offset). So of those that were known, all before the first
-    that waited are delivered, and none from there on.
+    Messages are delivered in the order of (time, offset). So all known messages before the first waiting one
+    are delivered, and no others.
     """
 
     restart_offset: int = 0
-    """Queue offset, units: waiting messages are here or later."""
+    """Queue offset, units: no waiting message is before it."""
     next_offset: int = 0
     """Queue offset, units: messages before it were known."""
     first_ms: int = 0
@@ -130,7 +130,7 @@ class TimerProgress:
     first_offset: int = 0
     """Its queue offset, units."""
     foreign: bool = False
-    """Whether it is upstream's, which has delivered by time alone, and records of popped messages late."""
+    """Whether upstream wrote it, which delivers by time alone, and records of popped messages late."""
 
     def delivered(self, deliver_ms: int, offset: int) -> bool:
         """Whether the message at a queue offset, units, was delivered."""
@@ -138,7 +138,7 @@ class TimerProgress:
 
 
 class TimerQueue:
-    """The messages of the timer topic that wait."""
+    """The waiting messages of the timer topic."""
 
     def __init__(self, config: DeliveryConfig, progress: TimerProgress | None = None) -> None:
         """Start with the progress of delivery; then call `add` for all messages from `next_offset` on."""
@@ -150,9 +150,9 @@ class TimerQueue:
         self.recalled: set[tuple[str, str]] = set()
         self.blocks = OffsetBlocks()
         self.next_offset = self.start.restart_offset
-        """Of the timer topic: all before it are known."""
+        """Queue offset in the timer topic, units: all messages before it are known."""
         self.change_count = 0
-        """Moves with `progress`."""
+        """Grows whenever `progress` changes."""
         self.adopted = False
         """Whether `progress` is that of another broker."""
 
@@ -166,10 +166,10 @@ class TimerQueue:
     def add(
         self, offset: int, properties: Mapping[str, str], physical_offset: int = -1, size_bytes: int = 0
     ) -> None:
-        """Take in the message at a queue offset, units, of the timer topic, in order.
+        """Add the message at a queue offset, units, of the timer topic; call it in order.
 
-        One that names another of its topic by `TIMER_DEL_UNIQKEY` recalls it and is not delivered itself.
-        One that upstream has stored again, because its time is far ahead, counts once.
+        A message with `TIMER_DEL_UNIQKEY` recalls the one with that key and is not delivered itself. A
+        message that upstream has stored again, because its time is far ahead, counts once.
 
         Args:
             offset: Its queue offset.
@@ -200,13 +200,13 @@ class TimerQueue:
             self.keys[one.key] = one
 
     def skip_to(self, offset: int) -> None:
-        """The messages before a queue offset, units, are deleted."""
+        """Skip the messages before a queue offset, units, which are deleted."""
         self.next_offset = max(self.next_offset, offset)
 
     def due(self, now_ms: int) -> Timed | None:
-        """The next message whose time has come; it stays until `done`.
+        """Return the next message whose time has come; it stays until `done`.
 
-        Times are floored when a message is stored, so it waits for a step more: it is late, never early.
+        Times are floored when a message is stored. It waits for one more step, so it is never early.
         """
         while self.heap and self.heap[0].key in self.recalled:
             self.done()
@@ -214,7 +214,7 @@ class TimerQueue:
         return self.heap[0] if deadline_ms is not None and deadline_ms <= now_ms else None
 
     def done(self) -> None:
-        """The message that `due` named is stored at its destination, or cannot be."""
+        """Remove the message that `due` returned: it is stored at its destination, or cannot be."""
         gone = heapq.heappop(self.heap)
         self.change_count += 1
         self.recalled.discard(gone.key)
@@ -230,7 +230,7 @@ class TimerQueue:
 
     @property
     def restart_offset(self) -> int:
-        """Queue offset, units, from which all that waits can be read again.
+        """Queue offset, units, from which a restart can read all waiting messages.
 
         Cost: one step for each 1,024 offsets with waiting messages.
         """
@@ -238,12 +238,12 @@ class TimerQueue:
 
     @property
     def complete(self) -> bool:
-        """Whether all is known that was known when `start` was written."""
+        """Whether all messages are known that were known when `start` was written."""
         return self.next_offset >= self.start.next_offset
 
     @property
     def takes_over(self) -> bool:
-        """Whether records of popped messages may still wait here, where upstream has put them."""
+        """Whether records of popped messages, which upstream stores here, may still wait."""
         waits = bool(self.heap) and self.heap[0].deliver_ms == AT_ONCE_MS
         return waits or (self.start.foreign and not self.complete)
 
@@ -272,7 +272,7 @@ class TimerQueue:
         return self.heap[0].deliver_ms + self.precision_ms if self.heap else None
 
     def describe(self) -> str:
-        """What waits, soonest first."""
+        """Return the waiting messages, soonest due first."""
         waiting = [
             f"{one.offset}@{one.deliver_ms}" + (" (recalled)" if one.key in self.recalled else "")
             for one in sorted(self.heap)

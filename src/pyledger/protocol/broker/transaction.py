@@ -3,9 +3,9 @@
 An op message notes which half messages are done, by their queue offsets. Half messages without an outcome are
 checked: appended again, and their producer gets a check request; after too many checks they are discarded.
 
-Differs: an end counts as soon as it is known, also before its op message is written (upstream can check such
-a message and store it twice), and also when its half message was put back since. The last check is given a
-round's time before the message is given up.
+Differs: an outcome counts as soon as it is known, even before its op message is written (upstream can check
+such a message and store it twice), and even if the half message was put back meanwhile. After the last check,
+a producer has one more round to respond before the message is discarded.
 
 Source: RocketMQ broker/.../TransactionalMessageBridge.java, TransactionalMessageServiceImpl.java,
 EndTransactionProcessor.java.
@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 
 
 class TransactionEnd(IntEnum):
-    """What `commitOrRollback` of END_TRANSACTION may be."""
+    """Values of `commitOrRollback` in END_TRANSACTION."""
 
     UNKNOWN = 0
     COMMIT = 8
@@ -48,7 +48,7 @@ class HalfMessage:
 
     @property
     def check_count(self) -> int:
-        """How often its producer was sent a check."""
+        """Number of checks that its producer was sent."""
         return whole_number(self.properties.get(names.TRANSACTION_CHECK_TIMES, ""), 0)
 
     def immunity_ms(self, timeout_ms: int) -> int:
@@ -58,7 +58,7 @@ class HalfMessage:
 
 
 def whole_number(text: str, default: int) -> int:
-    """A number in a property; the default where it is none."""
+    """Return the number in a property, or the default if it is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else default
 
 
@@ -71,12 +71,12 @@ def half_properties(properties: Mapping[str, str], topic: str, queue_id: int) ->
 
 
 def half_sys_flag(sys_flag: int) -> int:
-    """A half message is stored as an ordinary one of its topic."""
+    """Return the flags of a half message, which is stored as an ordinary message of its topic."""
     return sys_flag & ~TRANSACTION_MASK
 
 
 def committed_sys_flag(sys_flag: int) -> int:
-    """The flags of the message that a commit stores."""
+    """Return the flags of the message that a commit stores."""
     return sys_flag & ~TRANSACTION_MASK | TransactionType.COMMIT
 
 
@@ -95,11 +95,11 @@ def check_end(
     Args:
         half: The message at the physical offset.
         group: Producer group of the request.
-        queue_offset: Of the half message, units, by the request.
-        physical_offset: Of the half message, bytes, by the request.
-        from_check: It answers a check.
+        queue_offset: Queue offset of the half message in the request, units.
+        physical_offset: Physical offset of the half message in the request, bytes.
+        from_check: Whether it answers a check.
         now_ms: The time.
-        config: The broker's timeout.
+        config: Has the broker's timeout.
     """
     if half is None:
         return Rejection(ResponseCode.SYSTEM_ERROR, "find prepared transaction message failed")
@@ -118,7 +118,7 @@ def check_end(
 
 
 class OpBuffer:
-    """Half messages that are done and not yet noted; one buffer for each half queue."""
+    """Half messages that are done and not yet in an op message; one buffer for each half queue."""
 
     def __init__(self, config: DeliveryConfig) -> None:
         self.size_max_bytes = config.op_message_size_max_bytes
@@ -128,7 +128,7 @@ class OpBuffer:
         self.oldest_ms = 0
 
     def add(self, half_offset: int, now_ms: int) -> None:
-        """Note a half message, by its queue offset in units."""
+        """Add a half message by its queue offset, units."""
         if not self.half_offsets:
             self.oldest_ms = now_ms
         if half_offset not in self.half_offsets:
@@ -144,7 +144,7 @@ class OpBuffer:
         return bool(self.half_offsets) and (full or now_ms - self.oldest_ms >= self.interval_ms)
 
     def take(self) -> bytes:
-        """The body of an op message with all that was noted; the buffer is empty then."""
+        """Return the body of an op message with all half messages of the buffer, and empty it."""
         body = "".join(f"{offset}," for offset in self.half_offsets).encode()
         self.half_offsets, self.size_bytes = {}, 0
         return body
@@ -165,24 +165,24 @@ class EndedHalfMessages:
         return half_offset in self.buffer or half_offset in self.writing
 
     def take(self) -> tuple[tuple[int, ...], bytes]:
-        """All that is to be noted now, and the body of its op message."""
+        """Return the half messages for the next op message, and its body."""
         offsets = tuple(self.buffer.half_offsets)
         self.writing.update(offsets)
         return offsets, self.buffer.take()
 
     def written(self, half_offsets: Iterable[int]) -> None:
-        """Their op message can be read."""
+        """Forget half messages whose op message can be read."""
         self.writing.difference_update(half_offsets)
 
     def give_back(self, half_offsets: Iterable[int], now_ms: int) -> None:
-        """Their op message was not stored: they are to be noted again."""
+        """Return half messages to the buffer, because their op message was not stored."""
         for offset in half_offsets:
             self.writing.discard(offset)
             self.buffer.add(offset, now_ms)
 
 
 def parse_op(body: bytes) -> list[int]:
-    """Queue offsets, units, that an op message notes; 4.9 writes one, without a comma."""
+    """Return the queue offsets, units, in an op message; 4.9 writes only one, without a comma."""
     parts = (part.strip() for part in body.decode("ascii", "replace").split(","))
     return [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) < 19]
 
@@ -197,27 +197,27 @@ class OpMessage:
 
 
 class Step(Enum):
-    """What the shell does with the half message of a round."""
+    """What to do with a half message."""
 
     DONE = auto()
-    """Its end is noted: go on."""
+    """Its outcome is known: continue."""
     GIVE_UP = auto()
-    """Copy it to the topic of given-up ones, and go on."""
+    """Copy it to the topic of discarded half messages, and continue."""
     PUT_BACK = auto()
-    """Append it again, untouched but for `put_back_properties`, and go on."""
+    """Append it again with `put_back_properties`, and continue."""
     CHECK = auto()
     """Append it again with `checked_properties`, send its producer a check, and continue."""
     MORE_OPS = auto()
-    """Give the next op messages to `take_ops`, none if there are none, and call again."""
+    """Pass the next op messages, if any, to `take_ops`, and call `judge` again."""
     STOP = auto()
     """The round is over."""
 
 
 class CheckRound:
-    """One pass over a half queue: from the first half message without an end to the first that is too young.
+    """One pass over a half queue: from the first half message without an outcome to the first too young one.
 
-    Give it the first op messages before the first half message is judged. `half_offset` and `op_offset` are
-    afterwards what the group of the system commits for both queues.
+    Pass the first op messages before the first half message is judged. Afterwards `half_offset` and
+    `op_offset` are the offsets to commit for both queues.
     """
 
     def __init__(
@@ -235,14 +235,14 @@ class CheckRound:
 
         Args:
             half_offset: First half message that is not known to be done, units.
-            op_offset: First op message that may note one ahead of it, units.
+            op_offset: First op message that may name this half message or a later one, units.
             start_ms: The time.
             config: Timeouts and limits.
-            pending: Half messages that are done and whose op message is still to be written.
-            put_back: What rounds remember of half messages that they put back: by first queue offset, whether
-                their end was noted since. Hand the same to every round.
-            end_offset: End of the half queue now, units: what the round itself puts back is for the next one,
-                whatever the clock does meanwhile.
+            pending: Half messages that are done and whose op message is not written yet.
+            put_back: Half messages that were put back: by first queue offset, whether their outcome is known
+                since. Pass the same mapping to every round.
+            end_offset: Current end of the half queue, units: messages that this round puts back are left to
+                the next one, whatever the clock does.
         """
         self.half_offset, self.first_half_offset = half_offset, half_offset
         self.end_offset = end_offset
@@ -255,13 +255,13 @@ class CheckRound:
         self.ended: dict[int, int] = {}
         """Op message by half queue offset."""
         self.open_ops: dict[int, int] = {}
-        """How many half messages ahead of us each op message still covers, by queue offset, in order."""
+        """Number of half messages from `half_offset` on that an op message names, by its queue offset."""
         self.last_op_born_ms: int | None = None
         self.ops_exhausted = False
         self.steps = 0
 
     def take_ops(self, ops: Iterable[OpMessage]) -> None:
-        """Take in op messages from `next_op_offset` on, up to 32 at once; none: there are no more."""
+        """Add op messages from `next_op_offset` on, at most 32 at once; none means that there are no more."""
         self.ops_exhausted = True
         for op in ops:
             self.ops_exhausted = False
@@ -282,12 +282,12 @@ class CheckRound:
         return self.half_offset in self.ended or self.half_offset in self.pending
 
     def judge(self, half: HalfMessage | None, now_ms: int, *, kept_ms: int) -> Step:
-        """What to do with the half message at `half_offset`.
+        """Return what to do with the half message at `half_offset`.
 
         Args:
             half: The message; None: the queue ends here.
             now_ms: The time.
-            kept_ms: How long the store keeps messages: an older half message cannot be read for long.
+            kept_ms: Retention of the store: an older half message may soon be deleted.
         """
         if now_ms - self.start_ms > ROUND_LIMIT_MS:
             return Step.STOP
@@ -302,7 +302,7 @@ class CheckRound:
         return self._judge_open(half, first, now_ms, kept_ms)
 
     def _judge_open(self, half: HalfMessage, first: int, now_ms: int, kept_ms: int) -> Step:
-        """A half message without an end, put back under its own name or not."""
+        """Judge a half message without an outcome; `first` is its first queue offset if it was put back."""
         age_ms = now_ms - half.born_ms
         if half.check_count >= self.config.transaction_checks_max or age_ms > kept_ms:
             return Step.GIVE_UP
@@ -318,7 +318,7 @@ class CheckRound:
         return Step.CHECK if self.ops_exhausted or late_op or age_ms < 0 else Step.MORE_OPS
 
     def go_on(self) -> None:
-        """The step is done: the next half message."""
+        """Continue with the next half message."""
         self.steps += 1
         op = self.ended.get(self.half_offset)
         self.half_offset += 1
@@ -327,7 +327,7 @@ class CheckRound:
             self._advance_ops()
 
     def skip_to(self, half_offset: int) -> None:
-        """The half messages before a queue offset, units, are deleted."""
+        """Skip the half messages before a queue offset, units, which are deleted."""
         while self.half_offset < half_offset:
             self.go_on()
 
@@ -336,7 +336,7 @@ class CheckRound:
         return f"half {self.half_offset} op {self.op_offset} next op {self.next_op_offset}"
 
     def _advance_ops(self) -> None:
-        """Pass the op messages at the front that cover nothing ahead."""
+        """Skip the first op messages while they name no half message ahead."""
         for op in list(self.open_ops):
             if self.open_ops[op] > 0:
                 break

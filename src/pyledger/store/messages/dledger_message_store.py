@@ -68,7 +68,7 @@ class MemberStore(StoreEngine):
         Raises:
             StoreLockedError: another process has the folder open for writing.
             StoreFormatError: there is a plain commit log with messages.
-            CorruptRecordError: entries that are not committed yet hold no records.
+            CorruptRecordError: entries that are not committed yet have no valid records.
         """
         lock = lock_store(path).acquire()
         try:
@@ -104,7 +104,7 @@ class MemberStore(StoreEngine):
             components.group.close()
 
     def flush_log(self) -> int:
-        """Make the log durable, as leader at a majority of the group; the flushed offset (bytes).
+        """Flush the log, as leader on a majority of the group; return the flushed offset (bytes).
 
         What is written afterwards may refer to all that was put before. Waits while the member leads.
 
@@ -118,7 +118,7 @@ class MemberStore(StoreEngine):
         return flushed_where
 
     def until_durable(self, end_offset: int) -> FlushFuture | None:
-        """What becomes true when the group has committed all below a physical offset (bytes)."""
+        """Return a future: true once the group has committed everything below a physical offset (bytes)."""
         self.grown()
         return super().until_durable(end_offset)
 
@@ -126,7 +126,7 @@ class MemberStore(StoreEngine):
 def open_member_parts(
     path: str, entries: DLedgerStore, lock: StoreLock, *, leads: bool, options: dict[str, object]
 ) -> StoreComponents:
-    """The parts of a `MemberStore`: queues and index in step with what is committed."""
+    """Return the components of a `MemberStore`, with queues and index up to the committed entries."""
     if offset_files(os.path.join(path, LOG_FOLDER)):
         raise StoreFormatError(
             os.path.join(path, LOG_FOLDER),

@@ -62,7 +62,7 @@ class LogFlusher:
         """Physical offset (bytes) of the end of these records."""
 
     def work_by_policy(self) -> int:
-        """One round of the asynchronous service; the pause until the next (ms)."""
+        """One round of the asynchronous service; return the pause until the next (ms)."""
         least_pages = self._policy.least_pages_at(self._clock.monotonic_ms())
         while self.flush_once(least_pages):
             pass
@@ -77,7 +77,7 @@ class LogFlusher:
         return 0
 
     def commit(self) -> int:
-        """One round of the commit service of the transient pool; the pause until the next (ms)."""
+        """One round of the commit service of the transient pool; return the pause until the next (ms)."""
         least_pages = self._commit_policy.least_pages_at(self._clock.monotonic_ms())
         moved = False
         while self._log.commit(least_pages):
@@ -92,7 +92,7 @@ class LogFlusher:
         return self._config.flush_policy == "bounded" and dirty_bytes >= self._config.flush_bound_bytes
 
     def flush_all(self) -> int:
-        """Make all that was written durable; the physical offset (bytes) up to which it is."""
+        """Flush all that was written; return the flushed offset (bytes)."""
         while self._log.commit(0):
             pass
         while self.flush_once(0):
@@ -103,7 +103,7 @@ class LogFlusher:
         return flushed_where
 
     def flush_once(self, least_pages: int) -> bool:
-        """Flush one file by the page rule; whether anything became durable.
+        """Flush one file by the page rule; return whether anything became durable.
 
         Raises:
             StoreFailedError: a flush failed, now or earlier.
@@ -124,7 +124,7 @@ class LogFlusher:
 
 
 def log_policy(config: StoreConfig) -> FlushPolicy:
-    """When the asynchronous service flushes the log."""
+    """Return when the asynchronous service flushes the log."""
     if config.flush_policy == "bounded":
         return FlushPolicy.bounded(config.flush_bound_bytes, config.flush_interval_ms)
     return FlushPolicy(
@@ -165,11 +165,11 @@ class QueueFlusher:
         self._written = checkpoint_file.read(self._checkpoint_path) or StoreCheckpoint()
         self._write_failed = False
         self.checkpoint = known
-        # The service and callers of `flush` meet here: one at a time may flush, and write the checkpoint.
+        # Held by the service and by callers of `flush`: only one may flush and write the checkpoint.
         self._lock = threading.RLock()
 
     def work(self) -> int:
-        """One round of the service; the pause until the next (ms)."""
+        """One round of the service; return the pause until the next (ms)."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if self._policy.wait_ms(now_ms) == 0:
@@ -182,7 +182,7 @@ class QueueFlusher:
         return min(self._config.consume_queue_flush_interval_ms, CHECKPOINT_INTERVAL_MS)
 
     def flush_all(self) -> None:
-        """Make queues and index durable as far as the log is, and note that for the checkpoint."""
+        """Flush queues and index, and note for the checkpoint up to which time they are durable."""
         with self._lock:
             timestamp_ms, where = self._flusher.durable_timestamp_ms, self._flusher.durable_where
             complete = self._dispatcher.dispatched_where >= where
@@ -212,7 +212,7 @@ class QueueFlusher:
             self._written = self.checkpoint
 
     def _flush_index(self) -> int:
-        """Flush the index files; the end time (ms) of the newest full one.
+        """Flush the index files; return the end time (ms) of the newest full one.
 
         The checkpoint covers none that is not full: a crash may keep some of its pages and lose others.
         """

@@ -1,7 +1,7 @@
 """MessageStore: one folder of Apache RocketMQ's store, open for writing and reading.
 
-Threads may share a store; appends have one order, which is the log's. Only one process writes to a folder at
-a time. See docs/design/crash_safety.md for what survives what.
+Threads may share a store; their appends have one order, that of the log. Only one process writes to a folder
+at a time. docs/design/crash_safety.md states what survives a crash.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from pyledger.store.queues.queue_reader import QueueReader
 MAX_COUNT = 32
 MAX_BYTES = 128 << 20
 FlushFuture = asyncio.Future[bool]
-"""True when the flush is through, False when it is late; ends with StoreFailedError when it failed."""
+"""True after the flush, False after the timeout; fails with StoreFailedError."""
 
 
 class MessageStore:
@@ -72,7 +72,7 @@ class MessageStore:
             config: All settings. None: upstream's defaults, with the file sizes that the folder has.
             create: Make the folder when it is not there.
             truncate_at_corruption: Truncate the log at damage in its middle, as upstream does; False: raise.
-            clock: Where the services get the time from.
+            clock: Clock of the services.
             settings: Single settings of `StoreConfig`, instead of `config`.
 
         Raises:
@@ -128,14 +128,14 @@ class MessageStore:
         return results
 
     async def aput(self, message: Message) -> PutResult:
-        """As `put`, from a coroutine: all that wait in a loop share a flush, without a thread for each."""
+        """As `put`, for coroutines: all puts of a loop that wait share a flush, and need no threads."""
         result = self._append(message)
         if waits(message):
             await self._durable((result,))
         return result
 
     async def aput_batch(self, messages: Sequence[Message]) -> list[PutResult]:
-        """As `put_batch`, from a coroutine."""
+        """As `put_batch`, for coroutines."""
         results = self._append_all(messages)
         await self._durable(results)
         return results
@@ -143,7 +143,7 @@ class MessageStore:
     def _append(self, message: Message) -> PutResult:
         if message.delay_level > 0:
             message = redirect_delayed(message)
-        # In two thirds of the time of a batch of one.
+        # This takes two thirds of the time of a batch of one.
         offset, size_bytes, queue_offset, stored_ms = self._components.commit_log.append(
             message.topic,
             message.queue_id,
@@ -186,8 +186,8 @@ class MessageStore:
     def appender(self, topic: str, queue_id: int) -> QueueAppender | DurableAppender:
         """An appender to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
 
-        Durability: as `put`. With async flush it is the native appender; with sync flush each call waits for
-            the flush, so `put_many` is the way to share it.
+        Durability: as `put`. With async flush it is the native appender. With sync flush each call waits for
+            a flush, which the messages of one `put_many` share.
         """
         components = self._components
         native, group = components.commit_log.appender(topic, queue_id), components.put_group
@@ -213,18 +213,18 @@ class MessageStore:
             topic: Topic of the queue.
             queue_id: Number of the queue.
             offset: First queue offset wanted (units).
-            max_count: Most messages; a call gives at most 32, or 8 of old ones that lie on disk, as upstream.
-            max_bytes: Most bytes of records; a call gives at most 256 KiB, or 64 KiB from disk.
+            max_count: Most messages; at most 32, or 8 of old messages on disk, as upstream.
+            max_bytes: Most bytes of records; at most 256 KiB, or 64 KiB from disk.
             tags: Only messages with one of these tags: `a || b`; None or `*`: all.
 
         Returns:
-            RocketMQ's status, the offset to go on from, and the messages. The first message is given whatever
-            its size.
+            RocketMQ's status, the next offset, and the messages. The first message is returned whatever its
+            size.
         """
         return self._reader.get(topic, queue_id, offset, max_count, max_bytes, tags)
 
     def messages(self, start_offset: int | None = None) -> MessageScan:
-        """All messages of this moment in log order, from a physical offset (bytes) of a record on."""
+        """Return the current messages in log order, from the record at a physical offset (bytes) on."""
         return self._reader.messages(start_offset)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
@@ -237,7 +237,7 @@ class MessageStore:
         return self._reader.message_at(physical_offset)
 
     def message_by_id(self, msg_id: str) -> StoredMessage:
-        """The message with an offset message id, such as `PutResult.msg_id`."""
+        """Return the message with an offset message id, such as `PutResult.msg_id`."""
         return self._reader.message_by_id(msg_id)
 
     def query(
@@ -266,7 +266,7 @@ class MessageStore:
         return self._reader.offset_by_time(topic, queue_id, time_ms("time", time), upper=upper)
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
-        """Offsets that a queue holds."""
+        """Return the range of offsets that a queue holds."""
         return self._reader.queue_range(topic, queue_id)
 
     def queues(self) -> dict[tuple[str, int], QueueRange]:
@@ -299,10 +299,10 @@ class MessageStore:
         """Physical offset (bytes) up to which messages can be read: with sync flush what is on disk."""
         return self._components.confirmed_where()
 
-    # -- keeping
+    # -- maintenance
 
     def flush(self) -> int:
-        """Make all that was put durable: log, queues, index, then the checkpoint; the flushed offset (bytes).
+        """Flush log, queues and index, then write the checkpoint; return the flushed offset (bytes).
 
         Raises:
             StoreFailedError: a flush failed, now or earlier.
@@ -310,7 +310,7 @@ class MessageStore:
         return self._services.flush()
 
     def dispatch(self) -> int:
-        """Bring queues and index up to what is confirmed; the physical offset (bytes) they have reached."""
+        """Dispatch all confirmed messages; return the physical offset (bytes) up to which that is done."""
         self._reader.catch_up()
         return self._components.dispatcher.dispatched_where
 
@@ -327,13 +327,13 @@ class MessageStore:
         return self._services.delete_expired(immediate=immediate)
 
     def statistics(self) -> StoreStatistics:
-        """Counts and positions of this moment."""
+        """Return current counts and offsets."""
         return self._services.statistics()
 
     def close(self) -> None:
         """Flush everything, bring queues up to date, write the checkpoint, and release the folder.
 
-        A store that had failed is closed without an error: the abort file stays, and its next open recovers.
+        A failed store is closed without an error: the abort file stays, and the next opening recovers.
         """
         if self._finalizer.detach() is None:
             return
@@ -387,7 +387,7 @@ def abandon(services: StoreServices) -> None:
 
 
 def _close_in_child() -> None:
-    """A forked child has the objects of its parent but none of its threads, and not its lock."""
+    """Close all stores in a forked child, which has neither the threads of its parent nor its lock."""
     for store in list(_open_stores):
         store._finalizer.detach()
         store._become_closed()

@@ -1,4 +1,4 @@
-"""A slave's log: bytes of a master are appended at its end. Queues and index are built from it as always.
+"""A slave's log: the bytes of its master are appended to it. Queues and index are built from it as usual.
 
 The log of an empty slave begins at the offset of the first frame, the start of one of the master's files; so
 do its queues and its index, whose numbers are those of the master's records.
@@ -25,7 +25,7 @@ __all__ = ["LogSender", "ReplicaReceiver", "StoreReplica", "part_of_view"]
 
 
 class StoreReplica:
-    """Where a slave's store takes the bytes of its master. One thread appends."""
+    """Appends the bytes of a master to a slave's store. Only one thread may append."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class StoreReplica:
         return self._log.file_size_bytes
 
     def append(self, offset: int, data: memoryview) -> int:
-        """Write a master's bytes at the log's end, a physical offset; the new end (bytes).
+        """Append a master's bytes at the end of the log; return the new end (bytes).
 
         Raises:
             OffsetOutOfRangeError: `offset` is not the end.
@@ -77,7 +77,7 @@ class StoreReplica:
         return end
 
     def take_frames(self, data: memoryview) -> int:
-        """Append the whole frames in order that `data` begins with; how many bytes of it they are.
+        """Append the whole frames in order at the start of `data`; return their size (bytes).
 
         Raises:
             CorruptRecordError, StoreFullError, StoreFailedError: as `append`.
@@ -88,11 +88,11 @@ class StoreReplica:
 
     @property
     def flushes_first(self) -> bool:
-        """Whether bytes count only when they are on disk."""
+        """Whether bytes are reported only once they are on disk."""
         return self._group is not None
 
     def until_durable(self, end_offset: int, timeout_ms: int) -> bool:
-        """Wait until all below a physical offset (bytes) is as durable as it should be; False: it is not yet.
+        """Wait until all bytes below a physical offset are as durable as configured; False after the timeout.
 
         Raises:
             StoreFailedError: the flush failed.
@@ -100,7 +100,7 @@ class StoreReplica:
         return self._group is None or self._group.wait(end_offset, timeout_ms)
 
     def receiver(self, socket: int, event_fd: int) -> ReplicaReceiver:
-        """What takes a master's frames from a socket that does not block. Call `fed` after each run of it.
+        """Return what receives a master's frames from a non-blocking socket; call `fed` after each call.
 
         Args:
             socket: Its descriptor.
@@ -110,11 +110,11 @@ class StoreReplica:
         return ReplicaReceiver(self._end, socket, event_fd, self._dispatch_notifier, reports=reports)
 
     def fed(self) -> None:
-        """A receiver has run."""
+        """Note the store time of what a receiver appended."""
         self._commit_log.note_store_timestamp(self._end.last_store_timestamp_ms)
 
     def announce(self) -> None:
-        """Let queues and index be built from what was appended. Apart: the master waits for the report."""
+        """Start the dispatch of what was appended: not in `append`, as the master waits for the report."""
         self._dispatch_notifier.notify()
 
     def truncate_partial(self) -> int:
@@ -145,7 +145,7 @@ class StoreReplica:
 
 
 def part_of_view(view: LogView, start: int, stop: int) -> LogView:
-    """A view of only those files that hold a range, physical offsets in bytes: it keeps no other on disk."""
+    """Return a view of only the files with a range of physical offsets (bytes), so it pins no others."""
     size = view.file_size_bytes
     files = tuple(one for one in view.files if one.start_offset + size > start and one.start_offset < stop)
     return LogView(files, min(view.end_offset, files[-1].start_offset + size))

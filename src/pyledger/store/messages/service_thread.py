@@ -1,7 +1,7 @@
-"""One thread of a store: it works, sleeps on a condition, and never dies silently.
+"""A thread of a store: it works in rounds, sleeps until it is notified, and reports every error.
 
-Threads are daemons: an interpreter that ends with a store still open stops them first (`MessageStore`
-registers that), so none of them runs into a finalised interpreter.
+Threads are daemons. `MessageStore` registers a finalizer that stops them when the interpreter exits with an
+open store, so none of them runs in a finalized interpreter.
 """
 
 import logging
@@ -19,7 +19,7 @@ STOP_TIMEOUT_S = 30.0
 
 
 class FailureLatch:
-    """The first failure of a store's services. Once set it stays: only reopening lifts it."""
+    """The first failure of a store's services; it stays until the store is reopened."""
 
     def __init__(self) -> None:
         self.cause: BaseException | None = None
@@ -35,7 +35,7 @@ class FailureLatch:
 
 
 class Service:
-    """A thread that calls `work` again and again; `work` returns how long to sleep until woken (ms)."""
+    """A thread that calls `work` in a loop."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Service:
             work: One round; how long to sleep until woken (ms).
             failed: Called when an error ends it.
             notifier: Ends its sleep.
-            rest_ms: After a round: how long (ms) not even a notification starts the next one.
+            rest_ms: Returns a pause after the round (ms) that a notification does not end.
         """
         self.name = name
         self.notifier = notifier or EventNotifier()
@@ -95,7 +95,7 @@ class Service:
                     self._stop.wait(rest_ms / 1000)
                 if pause_ms > 0 and not self._stopping:
                     self.notifier.wait(pause_ms)
-        except BaseException as error:  # noqa: BLE001 - whatever ends a service must be known
+        except BaseException as error:  # noqa: BLE001 - every error must be reported
             if self._stopping and isinstance(error, StoreClosedError):
                 return
             event(log, logging.ERROR, "store service failed", service=self.name, reason=error)

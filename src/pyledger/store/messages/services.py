@@ -1,4 +1,4 @@
-"""The threads of a live store, in the order in which they start and stop, and what happens when one fails."""
+"""The threads of an open store: their order at start and stop, and the effect of a failure."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ class StoreStatistics:
     put_count: int
     """Messages appended."""
     put_bytes: int
-    """Bytes of the log that they take, blank records included."""
+    """Their bytes in the log, blank records included."""
     min_offset: int
     """Physical offset (bytes) of the log's start."""
     max_offset: int
@@ -58,13 +58,13 @@ class StoreStatistics:
     disk_full: bool
     """The disk is so full that puts are rejected."""
     failure: BaseException | None
-    """Why the store takes no more writes; None while it does."""
+    """Why the store rejects all writes; None while it takes them."""
     dispatch_problem: Exception | None
-    """Why dispatch cannot go on at the moment; None while it can."""
+    """Why dispatch is stuck; None while it is not."""
 
 
 class StoreServices:
-    """Flush, dispatch, allocation, upkeep: started with the store, stopped with it, failing together."""
+    """Flush, dispatch, allocation and upkeep of an open store; if one of them fails, the store fails."""
 
     def __init__(self, components: StoreComponents, clock: Clock) -> None:
         self.components = components
@@ -192,7 +192,7 @@ class StoreServices:
     # -- on demand
 
     def flush(self) -> int:
-        """Flush log, queues and index, write the checkpoint; the flushed offset (bytes)."""
+        """Flush log, queues and index, and write the checkpoint; return the flushed offset (bytes)."""
         flushed_where = self.flush_log()
         self._dispatch.finish()
         try:
@@ -204,7 +204,7 @@ class StoreServices:
         return flushed_where
 
     def flush_log(self) -> int:
-        """Flush the log; the flushed offset (bytes)."""
+        """Flush the log; return the flushed offset (bytes)."""
         self._raise_failure()
         try:
             return self._flusher.flush_all()
@@ -223,7 +223,7 @@ class StoreServices:
     # -- retention
 
     def clean(self) -> list[str]:
-        """One round of cleaning by hour and by how full the disk is."""
+        """Run retention by the hour and by disk usage; return the paths of the deleted files."""
         if self.components.entries is not None:
             return self._follow_log()
         paths = [os.path.join(self.components.path, name) for name in (LOG_FOLDER, QUEUE_FOLDER)]
@@ -244,7 +244,7 @@ class StoreServices:
         return self._delete(immediate=decision.immediate)
 
     def delete_expired(self, *, immediate: bool) -> list[str]:
-        """One round on demand; the paths of the deleted files."""
+        """Run retention on demand; return the paths of the deleted files."""
         if self.components.entries is not None:
             return self._follow_log()
         return self._delete(immediate=immediate)
@@ -262,7 +262,7 @@ class StoreServices:
     def _delete(self, *, immediate: bool) -> list[str]:
         """Delete the oldest expired log files, `delete_files_max` at most, and what names only them."""
         components = self.components
-        # Rounds on demand and by the hour may meet: each counts what the other has left.
+        # Rounds on demand and by the hour may run at once: each counts the files that are left.
         with self._delete_lock:
             count = count_expired(
                 [file.path for file in components.log.files],
@@ -302,7 +302,7 @@ class StoreServices:
     # -- facts
 
     def statistics(self) -> StoreStatistics:
-        """Counts and positions of this moment."""
+        """Return current counts and offsets."""
         components = self.components
         return StoreStatistics(
             put_count=components.dispatcher.message_count - self._put_base[1],
@@ -371,7 +371,7 @@ class StoreServices:
             self._allocator.stop()
 
     def _finish(self) -> bool:
-        """Bring queues, index and checkpoint up to the log's end; whether nothing is left for a recovery."""
+        """Bring queues, index and checkpoint up to the log's end; return whether no recovery is needed."""
         if self._latch.cause is not None:
             return False
         self._flusher.flush_all()
@@ -395,7 +395,7 @@ class StoreServices:
 
 
 def make_flusher(components: StoreComponents, clock: Clock) -> LogFlusher | EntriesFlusher:
-    """What makes the log durable: the store, or the group whose log it is."""
+    """Return what flushes the log: the store itself, or the member of a DLedger group."""
     if components.entries is not None:
         return EntriesFlusher(components.entries)
     return LogFlusher(
@@ -404,5 +404,5 @@ def make_flusher(components: StoreComponents, clock: Clock) -> LogFlusher | Entr
 
 
 def files_ahead(file_size_bytes: int) -> int:
-    """How many files of the log the allocator keeps ready."""
+    """Number of log files that the allocator keeps ready."""
     return min(FILES_AHEAD_MAX, max(1, AHEAD_BYTES // file_size_bytes))

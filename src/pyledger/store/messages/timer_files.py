@@ -134,7 +134,7 @@ def read_check(path: Path) -> TimerCheckpoint | None:
 
     Raises:
         StoreFormatError: it is too short.
-        StoreIOError: the operating system refused.
+        StoreIOError: the file cannot be read.
     """
     try:
         content = read_regular(path)
