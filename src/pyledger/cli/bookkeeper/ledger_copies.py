@@ -66,7 +66,7 @@ def check(
 async def _mark(client: Any, ledger_id: int, missing: Any, every_entry: bool) -> None:
     import time
 
-    from pyledger.client.bookkeeper.fragment_replicator import bookies_without_replicas
+    from pyledger.client.bookkeeper.ledger_replication import bookies_without_replicas
     from pyledger.wire.bookkeeper.underreplication import EVERY_ENTRY
 
     replicas = (*bookies_without_replicas(missing), *((EVERY_ENTRY,) if every_entry else ()))

@@ -293,7 +293,7 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
+            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
         """
         return LedgerWriter(
             self._wait(
@@ -335,7 +335,7 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
+            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
         """
         return AdvancedLedgerWriter(
             self._wait(

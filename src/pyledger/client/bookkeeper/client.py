@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from random import Random
 
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
-from pyledger.client.bookkeeper.fragment_replicator import LedgerReplication
+from pyledger.client.bookkeeper.ledger_replication import LedgerReplication
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
 from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
@@ -111,7 +111,7 @@ class AsyncLedgerClient(Lifecycle):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
+            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
         """
         stored = await self._create(
             (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id
@@ -150,7 +150,7 @@ class AsyncLedgerClient(Lifecycle):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: not ensemble >= write quorum >= ack quorum.
+            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
         """
         stored = await self._create(
             (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id

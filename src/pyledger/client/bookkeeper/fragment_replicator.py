@@ -1,189 +1,219 @@
-"""Under-replicated ledgers on asyncio: a shell around `protocol.bookkeeper.fragments` and `.re_replication`.
+"""Copy entries, byte for byte, from the bookies that have them to those that miss them.
 
-Source: BookKeeper client/BookKeeperAdmin.java, LedgerChecker.java.
+Source: BookKeeper client/LedgerFragmentReplicator.java.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
-from pyledger.client.bookkeeper.entry_copier import FragmentReplicator
 from pyledger.client.bookkeeper.reader import AsyncLedgerReader
-from pyledger.client.bookkeeper.recovery import RecoveryShell
 from pyledger.client.bookkeeper.throttle import Throttle
-from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookkeeper_client import BookkeeperConfig
-from pyledger.errors import NodeVersionError
+from pyledger.errors import AddFailedError
 from pyledger.metadata.change_signal import Signal
-from pyledger.metadata.ledgers import LedgerTable, StoredMetadata
-from pyledger.protocol.bookkeeper.entry import DigestType
-from pyledger.protocol.bookkeeper.fragments import LedgerCheck, MissingReplicas
-from pyledger.protocol.bookkeeper.messages import ReadRequest
-from pyledger.protocol.bookkeeper.re_replication import Repair, Step, left_to_writer, next_step
-from pyledger.wire.bookkeeper.entry import EntryDigest, master_key
-from pyledger.wire.bookkeeper.response_entries import read_result
+from pyledger.net.bookkeeper.bookie_client import RequestBatch
+from pyledger.protocol.bookkeeper.entry import LedgerEntry
+from pyledger.protocol.bookkeeper.messages import AddRequest, BatchReadRequest, BatchReadResponse, Status
+from pyledger.protocol.bookkeeper.re_replication import Repair
+from pyledger.protocol.bookkeeper.result_codes import Result
+from pyledger.wire.bookkeeper.entry import HEADER, EntryDigest, count_whole, pack_entry
+from pyledger.wire.bookkeeper.response_entries import added_result
+from pyledger.wire.remoting.native_codec import encode_adds
 
-READS_AT_ONCE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The result of checking a ledger for missing replicas.
-
-    Attributes:
-        stored: The metadata that was checked.
-        last_add_confirmed: Id of its last entry, or the largest that bookies report.
-        there: Bookies that were registered.
-        missing_replicas: By fragment.
-    """
-
-    stored: StoredMetadata
-    last_add_confirmed: int
-    there: frozenset[str]
-    missing_replicas: tuple[MissingReplicas, ...]
-
-    def next_step(self, waited_for: Collection[str]) -> Step:
-        """Return what to do next; see `protocol.bookkeeper.re_replication.next_step`."""
-        found = self.stored.metadata, self.last_add_confirmed, self.missing_replicas, self.there
-        return next_step(*found, waited_for)
-
-    @property
-    def left_to_writer(self) -> frozenset[str]:
-        """Bookies that only its writer can replace."""
-        found = self.stored.metadata, self.last_add_confirmed, self.missing_replicas, self.there
-        return left_to_writer(*found)
+Copies = list[tuple[int, tuple[str, ...]]]
+"""Entry ids with the target bookies."""
+WAITING_BYTES_MAX = 8 << 20
+"""Maximum of bytes sent and not acknowledged yet."""
+READS_AHEAD = 2
+LENGTH_BYTES = 4
+"""Length prefix of an entry in a batch read response."""
+FIRST_ENTRIES = 16
+"""Entries of the first request, before their size is known."""
 
 
-class LedgerReplication:
-    """Checks and re-replicates ledgers. Their passwords are read from the metadata."""
+class FragmentReplicator:
+    """Copies fragments of one ledger. Belongs to one event loop."""
 
     def __init__(
         self,
         bookies: BookieWatcher,
-        table: LedgerTable,
+        reader: AsyncLedgerReader,
+        digest: EntryDigest,
+        key: bytes,
         config: BookkeeperConfig,
-        settings: AutoRecoveryConfig,
+        throttle: Throttle,
+        ahead: int,
     ) -> None:
-        """Made by `AsyncLedgerClient.repairs`."""
-        self._bookies, self._table, self._config, self._settings = bookies, table, config, settings
-        self._throttle = Throttle(settings.replication_rate_by_bytes)
-
-    async def examine(self, ledger_id: int, *, every_entry: bool = False) -> Examination:
-        """Find the missing replicas of a ledger.
+        """Create a replicator; `copy` starts it.
 
         Args:
-            ledger_id: The ledger.
-            every_entry: Read every entry; otherwise the first and the last one of each bookie in a fragment.
+            bookies: Connections to the bookies.
+            reader: Reader of the ledger.
+            digest: Digest of its entries.
+            key: Master key of the ledger.
+            config: Timeouts and limits.
+            throttle: Limit on the bytes copied per second.
+            ahead: Maximum of entries to read at once.
+        """
+        self._bookies, self._reader, self._digest, self._key = bookies, reader, digest, key
+        self._config, self._throttle, self._ahead = config, throttle, ahead
+        self._loop = asyncio.get_running_loop()
+        self._batches = config.batch_read_enabled
+        self._waiting_bytes = 0
+        self._failure: AddFailedError | None = None
+        self._progress = Signal()
+        self._fenced: set[str] = set()
+
+    async def copy(self, repair: Repair) -> int:
+        """Copy the entries of a repair to its successors; return the bytes, all on disk by then.
 
         Raises:
-            NoSuchLedgerError: The ledger does not exist.
-            EntryReadError: It is open, and too few bookies report their last confirmed entry.
+            EntryReadError: An entry cannot be read from any bookie now.
+            NoSuchEntryError: All bookies of an entry report that they do not have it.
+            AddFailedError: A successor rejects an entry.
         """
-        stored = await self._table.get(ledger_id)
-        if not stored.metadata.closed:
-            # What is left to its writer depends on which bookies are registered now.
-            await self._bookies.look()
-        digest, _ = self._guard(stored)
-        reader = self._reader(stored, digest)
-        if not stored.metadata.closed:
-            await reader.read_last_confirmed()
-        registered = self._bookies.registered
-        there = frozenset({*registered.writable, *registered.read_only})
-        check = LedgerCheck(stored.metadata, reader.last_add_confirmed, there, every_entry=every_entry)
-        await self._run(check, ledger_id, digest)
-        return Examination(stored, reader.last_add_confirmed, there, check.missing_replicas)
+        copied = 0
+        async with aclosing(self._entries(repair)) as chunks:
+            async for copies, entries in chunks:
+                for bookie in repair.successors.values():
+                    pairs = zip(copies, entries, strict=True)
+                    wanted = [entry for (_, targets), entry in pairs if bookie in targets]
+                    copied += self._send(bookie, wanted)
+                await self._drain(WAITING_BYTES_MAX)
+                await self._throttle.wait(sum(map(len, entries)))
+        await self._drain(0)
+        return copied
 
-    async def copy(self, found: Examination) -> int:
-        """Create the missing replicas of sealed fragments, as far as bookies are available.
+    # --- reading
 
-        Returns:
-            Bytes copied; -1 if no bookie is available for any of them.
+    async def _entries(self, repair: Repair) -> AsyncGenerator[tuple[Copies, list[bytes]], None]:
+        """Yield entries to copy in chunks, while the next ones are being read."""
+        plan = repair.copies(self._reader.metadata)
+        avoid = [repair.fragment.ensemble[place] for place in repair.successors]
+        step = min(FIRST_ENTRIES, self._ahead)
+        reading: deque[tuple[Copies, asyncio.Task[list[bytes]]]] = deque()
+        try:
+            while True:
+                while len(reading) < READS_AHEAD and (copies := list(islice(plan, step))):
+                    reading.append((copies, self._loop.create_task(self._read(copies, avoid))))
+                if not reading:
+                    return
+                copies, task = reading[0]
+                entries = await task
+                reading.popleft()
+                # Bound the bytes that are read ahead, but request as much as is useful at once.
+                bytes_each = sum(map(len, entries)) // len(entries) + LENGTH_BYTES
+                step = max(1, min(self._ahead, self._config.batch_read_bytes // bytes_each))
+                yield copies, entries
+        finally:
+            for _, task in reading:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in reading), return_exceptions=True)
 
-        Raises:
-            LedgerOperationError: An entry cannot be read, or a bookie rejects it.
-            NoSuchLedgerError: The ledger was deleted.
-        """
-        digest, key = self._guard(found.stored)
-        reader = self._reader(found.stored, digest)
-        await self._bookies.look()  # a bookie that was just lost cannot be a target
-        copied, replicated = 0, False
-        for missing in found.missing_replicas:
-            repair = self._bookies.successors(missing) if missing.fragment.sealed else None
-            if repair is None:
-                continue
-            copier = FragmentReplicator(
-                self._bookies,
-                reader,
-                digest,
-                key,
-                self._config,
-                self._throttle,
-                self._settings.rereplication_read_ahead_entries,
+    async def _read(self, copies: Copies, avoid: list[str]) -> list[bytes]:
+        found: list[bytes] = []
+        metadata = self._reader.metadata
+        if self._batches and metadata.ensemble_size == metadata.write_quorum:
+            found = await self._batch(copies, avoid)
+        left = [entry_id for entry_id, _ in copies[len(found) :]]
+        return found + [self._packed(one) for one in await self._reader.entries(left)]
+
+    async def _batch(self, copies: Copies, avoid: list[str]) -> list[bytes]:
+        """Read entries in batches from one bookie until it returns none; perhaps not all of them."""
+        found: list[bytes] = []
+        first, last = copies[0][0], copies[-1][0]
+        ensemble = self._reader.metadata.segment_of(first).ensemble
+        bookie = self._bookies.prefer([one for one in ensemble if one not in avoid] or ensemble)[0]
+        while (at := first + len(found)) <= last:
+            request = BatchReadRequest(
+                ledger_id=self._reader.ledger_id,
+                entry_id=at,
+                count_max=last + 1 - at,
+                bytes_max=self._config.batch_read_bytes,
             )
-            copied += await copier.copy(repair)
-            await self._name_successors(found.stored, repair)
-            replicated = True
-        return copied if replicated else -1
+            response = await self._bookies.answer(bookie, request, self._config.read_timeout_ms, version=2)
+            if response is None:
+                # Bookies before 4.17 drop the connection at this request.
+                self._batches = False
+            if not isinstance(response, BatchReadResponse) or response.status is not Status.EOK:
+                break
+            entries = response.entries[: last + 1 - at]
+            whole = count_whole(self._digest, self._reader.ledger_id, at, entries)
+            found += entries[:whole]
+            if not whole or whole < len(entries):
+                break
+        return found
 
-    async def close_ledger(self, found: Examination) -> None:
-        """Fence and close a ledger.
+    def _packed(self, one: LedgerEntry) -> bytes:
+        """Encode an entry to the same bytes that its bookies store."""
+        return pack_entry(
+            self._digest, one.ledger_id, one.entry_id, one.last_add_confirmed, one.length, one.payload
+        )
 
-        Raises:
-            LedgerRecoveryError: Its last entry cannot be determined now.
-        """
-        digest, _ = self._guard(found.stored)
-        password = self._password(found.stored)
-        shell = RecoveryShell(self._bookies, self._table, found.stored, digest, password, self._config)
-        await shell.run()
+    # --- adding
 
-    # --- inside
+    def _send(self, bookie: str, entries: list[bytes]) -> int:
+        """Send entries to a bookie, in one batch if possible; return their bytes."""
+        size_bytes = sum(map(len, entries))
+        self._waiting_bytes += size_bytes
+        if bookie in self._fenced or any(map(self._is_long, entries)):
+            for entry in entries:
+                self._send_one(bookie, entry)
+        elif entries:
+            count = len(entries)
+            number = self._bookies.frames.numbers(count)
+            frames = encode_adds(number, self._reader.ledger_id, self._key, entries)
+            batch = RequestBatch(number, number + count, partial(self._answered, bookie, entries, number))
+            self._bookies.send_batch(bookie, batch, frames, self._config.add_timeout_ms)
+        return size_bytes
 
-    def _reader(self, stored: StoredMetadata, digest: EntryDigest) -> AsyncLedgerReader:
-        return AsyncLedgerReader(self._bookies, self._table, stored, digest, self._config)
+    def _is_long(self, entry: bytes) -> bool:
+        """Return whether an entry may exceed a frame of version 3."""
+        return len(entry) > self._config.payload_max_bytes
 
-    def _password(self, stored: StoredMetadata) -> bytes:
-        found = stored.metadata.password
-        return self._settings.bookie_recovery_passwd.encode() if found is None else found
+    def _send_one(self, bookie: str, entry: bytes) -> None:
+        request = AddRequest(
+            ledger_id=self._reader.ledger_id,
+            entry_id=entry_id_of(entry),
+            master_key=self._key,
+            entry=entry,
+            recovery=bookie in self._fenced,
+        )
+        self._bookies.request(
+            bookie, request, self._config.add_timeout_ms, partial(self._answered, bookie, [entry], 0, 0, 1)
+        )
 
-    def _guard(self, stored: StoredMetadata) -> tuple[EntryDigest, bytes]:
-        """Return the digest of a ledger's entries and its master key."""
-        password = self._password(stored)
-        kind = stored.metadata.digest or DigestType[self._settings.bookie_recovery_digest_type]
-        return EntryDigest(kind, password), master_key(password)
+    def _answered(
+        self, bookie: str, entries: list[bytes], first: int, number: int, count: int, response: Any
+    ) -> None:
+        result, sent = added_result(response), entries[number - first : number - first + count]
+        if result is Result.LEDGER_FENCED and self._failure is None:
+            # On bookies where the ledger is not fenced, a plain add does the same and is faster.
+            self._fenced.add(bookie)
+            for entry in sent:
+                self._send_one(bookie, entry)
+            return
+        self._waiting_bytes -= sum(map(len, sent))
+        if result is not Result.OK and self._failure is None:
+            self._bookies.note_failure(bookie)
+            problem = f"bookie {bookie} rejects a replica of entry {entry_id_of(sent[0])}: {result.name}"
+            self._failure = AddFailedError(self._reader.ledger_id, result, problem)
+        self._progress.give()
 
-    async def _run(self, check: LedgerCheck, ledger_id: int, digest: EntryDigest) -> None:
-        progress = Signal()
-
-        def answered(bookie: str, entry_id: int, response: Any) -> None:
-            check.answered(bookie, entry_id, *read_result(digest, ledger_id, entry_id, response))
-            progress.give()
-
-        while True:
-            seen = progress.count
-            for read in check.ready(READS_AT_ONCE):
-                request = ReadRequest(ledger_id=ledger_id, entry_id=read.entry_id)
-                done = partial(answered, read.bookie, read.entry_id)
-                self._bookies.request(read.bookie, request, self._config.read_timeout_ms, done)
-            if check.done:
-                return
-            await progress.wait(seen)
-
-    async def _name_successors(self, stored: StoredMetadata, repair: Repair) -> None:
-        """Write the new ensemble to the metadata, unless another worker has re-replicated the fragment."""
-        while (wanted := repair.repaired(stored.metadata)) is not None:
-            if wanted.segments == stored.metadata.segments:
-                return
-            try:
-                await self._table.put(stored, wanted)
-            except NodeVersionError:
-                stored = await self._table.get(stored.ledger_id)
-            else:
-                return
+    async def _drain(self, bytes_max: int) -> None:
+        """Wait until at most `bytes_max` bytes are unacknowledged."""
+        while self._failure is None and self._waiting_bytes > bytes_max:
+            await self._progress.wait(self._progress.count)
+        if self._failure is not None:
+            raise self._failure
 
 
-def bookies_without_replicas(missing: tuple[MissingReplicas, ...]) -> tuple[str, ...]:
-    """Return the bookies whose replicas are missing, without duplicates."""
-    found: Mapping[str, None] = dict.fromkeys(bookie for one in missing for bookie in one.bookies)
-    return tuple(found)
+def entry_id_of(entry: bytes) -> int:
+    """Return the entry id in an entry's header."""
+    return int(HEADER.unpack_from(entry)[1])

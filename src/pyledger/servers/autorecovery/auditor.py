@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.fragment_replicator import bookies_without_replicas
+from pyledger.client.bookkeeper.ledger_replication import bookies_without_replicas
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import LedgerMetadataError, LedgerOperationError, NoSuchLedgerError
 from pyledger.log_events import event, logger

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.fragment_replicator import LedgerReplication
+from pyledger.client.bookkeeper.ledger_replication import LedgerReplication
 from pyledger.errors import (
     BookieExistsError,
     LedgerError,

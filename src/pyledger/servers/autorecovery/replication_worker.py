@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, MutableSequence
 from typing import Any
 
 from pyledger.client.bookkeeper.client import AsyncLedgerClient
-from pyledger.client.bookkeeper.fragment_replicator import Examination
+from pyledger.client.bookkeeper.ledger_replication import Examination
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.errors import (
     EntryReadError,

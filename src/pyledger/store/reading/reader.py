@@ -261,11 +261,11 @@ class StoreReader:
             queues: Only these queue ids.
             start_offset: From here on: a physical offset (bytes), with `order="queue"` a queue offset of each
                 queue.
-            end_offset: Up to here, itself not included.
+            end_offset: End of the range, exclusive.
             since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
             until: Stored before this time.
             tags: Tag expression, `A || B` or `*`.
-            key: Only messages that carry this key, or have it as their client id.
+            key: Only messages that carry this key, or have it as their unique key.
             limit: Stop after this many messages.
             tail: Only the last messages of the selection, this many.
 
@@ -312,7 +312,7 @@ class StoreReader:
         """The message with an offset message id: store host and physical offset in hex, as sends return it.
 
         Raises:
-            MalformedMessageIdError: that is no such id.
+            MalformedMessageIdError: it is not a valid message id.
             OffsetOutOfRangeError: the log does not hold its offset.
             CorruptRecordError: there is no valid record with this id.
         """
@@ -329,7 +329,7 @@ class StoreReader:
 
         Args:
             topic: The topic.
-            key: One of the message's keys, or its client id.
+            key: One of the message's keys, or its unique key.
             since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
             until: Stored before this time.
             limit: Most messages, the newest; at most 64, as upstream.
@@ -354,7 +354,7 @@ class StoreReader:
         """Return physical offsets (bytes) that the index has for a key, ascending: at most 64, the newest.
 
         The index compares hashes only, as upstream: messages of other keys may be among them, and a message
-        that carries a key twice is listed twice. Times count to the second.
+        that carries a key twice is listed twice. Times are compared in whole seconds.
         """
         self._check_open()
         if self._index is None:
