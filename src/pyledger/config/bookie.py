@@ -56,7 +56,7 @@ class BookieConfig:
     host: str = setting("127.0.0.1", upstream=None)
     """Address to listen on. Upstream listens on all addresses; here that must be configured."""
 
-    port: int = setting(3181, range=(0, PORT_MAX), upstream="bookiePort")
+    port: int = setting(3181, unit="ports", range=(0, PORT_MAX), upstream="bookiePort")
     """Port to listen on; 0: a free port."""
 
     advertised_host: str = setting("", upstream="advertisedAddress")

@@ -77,7 +77,7 @@ class BrokerConfig:
     host: str = setting("127.0.0.1", upstream="bindAddress")
     """Address to listen on. Upstream listens on all addresses; here that must be configured."""
 
-    port: int = setting(10911, range=(0, PORT_MAX), upstream="listenPort")
+    port: int = setting(10911, unit="ports", range=(0, PORT_MAX), upstream="listenPort")
     """Port to listen on; 0: a free port."""
 
     vip_port: bool = setting(True, upstream=None)

@@ -58,7 +58,7 @@ class HaConfig:
     `sync_master` when slaves have the message. `slave` copies the log of a master and takes no sends.
     Upstream's default is ASYNC_MASTER, and every broker listens for slaves."""
 
-    port: int = setting(0, range=(0, 65_535), upstream="haListenPort")
+    port: int = setting(0, unit="ports", range=(0, 65_535), upstream="haListenPort")
     """Port for slaves; 0: the broker's port plus one, or a free port if the broker's port is free."""
 
     allowed_slaves: str = setting("", upstream=None)

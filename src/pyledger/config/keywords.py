@@ -53,7 +53,7 @@ class StoreSettings(TypedDict, total=False):
     consume_queue_file_size_bytes: int  # bytes, 20 to 2,147,483,647
     batch_consume_queue_file_size_bytes: int  # bytes, 46 to 2,147,483,647
     store_host: str
-    store_port: int  # , 0 to 65,535
+    store_port: int  # ports, 0 to 65,535
     max_message_size_bytes: int  # bytes, 10 to 2,147,418,111
     crc_property: bool
     check_crc_on_recover: bool

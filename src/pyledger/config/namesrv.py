@@ -24,7 +24,7 @@ class NamesrvConfig:
     host: str = setting("127.0.0.1", upstream="bindAddress")
     """Address to listen on. Upstream listens on all addresses; here that must be configured."""
 
-    port: int = setting(9876, range=(0, 65535), upstream="listenPort")
+    port: int = setting(9876, unit="ports", range=(0, 65535), upstream="listenPort")
     """Port to listen on; 0: a free port."""
 
     kv_config_path: str = setting("", upstream="kvConfigPath")

@@ -43,7 +43,7 @@ class StoreConfig:
     store_host: str = setting("127.0.0.1", upstream="brokerIP1")
     """Host in records and message ids: an IPv4 or IPv6 literal."""
 
-    store_port: int = setting(10911, range=(0, 65535), upstream="listenPort")
+    store_port: int = setting(10911, unit="ports", range=(0, 65535), upstream="listenPort")
     """Port in records and message ids."""
 
     max_message_size_bytes: int = setting(

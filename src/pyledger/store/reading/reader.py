@@ -272,8 +272,8 @@ class StoreReader:
         Raises:
             CorruptRecordError: damage in the middle of the log was met (`on_corrupt="error"`).
 
-        Cost: keeps one message in memory; with `tail` the last ones. `since` and `until` skip whole files, which
-        requires store times to ascend from file to file.
+        Cost: keeps one message in memory; with `tail` the last ones. `since` and `until` skip whole files,
+        which requires store times to ascend from file to file.
         """
         self._check_open()
         selection = Selection(
