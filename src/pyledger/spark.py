@@ -64,13 +64,13 @@ def rows_behind(progress: Mapping[str, Any]) -> int:
         Queue offsets between where the report's trigger ended and where the queues ended then, of all sources
         together; with `tags` some of them produce no rows.
     """
-    behind = 0
+    lag = 0
     for source in progress["sources"]:
         reached, latest = (json.loads(source[name] or "{}") for name in ("endOffset", "latestOffset"))
         for topic, queues in latest.items():
             for label, offset in queues.items():
-                behind += max(0, offset - reached.get(topic, {}).get(label, 0))
-    return behind
+                lag += max(0, offset - reached.get(topic, {}).get(label, 0))
+    return lag
 
 
 def java_version(java: str) -> int | None:

@@ -93,7 +93,7 @@ def test_no_server_starts_with_a_misspelt_table(tmp_path: Path, server: list[str
 def test_namesrv_names_a_wrong_address(address: str) -> None:
     found = pyledger("namesrv", "--listen", address)
     assert found.code == 2
-    assert "is no address" in found.err
+    assert "is not an address" in found.err
 
 
 def test_namesrv_names_an_address_that_is_taken(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def test_a_wrong_line_is_named_and_what_stood_before_stays(
     (tmp_path / name).write_text(text)
     found = write(tmp_path / "s", tmp_path / name, "--key", "k")
     assert found.code == 1
-    *told, error = found.err.splitlines()
+    *lines, error = found.err.splitlines()
     assert error.startswith(f"pyledger: {line}")
     assert problem in error
     stored = len(pyledger("cat", tmp_path / "s").lines) if (tmp_path / "s").exists() else 0
-    assert told == ([f"1 message appended before this; kept in {tmp_path / 's'}"] if stored else [])
+    assert lines == ([f"1 message appended before this; kept in {tmp_path / 's'}"] if stored else [])
     assert stored == (0 if problem in ("twice", "no field 'k'") else 1)
 
 

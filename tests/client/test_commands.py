@@ -69,7 +69,7 @@ def test_group_goes_on_and_goes_back() -> None:
     assert len(consumed("--group", "billing", "-f", "%k\\n").lines) == 3
     assert consumed("--group", "billing", "-f", "%k\\n").lines == []
     [shown] = pyledger("group", "show", "billing", "--json").json
-    assert (shown["behind"], shown["members"]) == (0, [])
+    assert (shown["lag"], shown["members"]) == (0, [])
     moved = pyledger("group", "reset", "billing", "--topic", "Orders", "--to", "begin", "--json")
     assert {row["offset"] for row in moved.json} == {0}
     assert len(consumed("--group", "billing", "-f", "%k\\n", "--limit", "3").lines) == 3

@@ -1,4 +1,4 @@
-"""Ctrl-C as KeyboardInterrupt, except during an import, which could lose it or report it as a failure."""
+"""Raise KeyboardInterrupt on Ctrl-C, except during an import, which could swallow it or fail with it."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt in the block; after it, Ctrl-C ends the process at once.
+    """Let Ctrl-C raise KeyboardInterrupt in the block; after it, Ctrl-C ends the process immediately.
 
     Nothing changes if the parent process set SIGINT to be ignored.
     """
@@ -43,7 +43,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; during an import exit at once, as with SIGKILL, which stores survive."""
+    """Raise KeyboardInterrupt; during an import exit immediately, as after SIGKILL: stores survive that."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os._exit(EXIT_INTERRUPTED)

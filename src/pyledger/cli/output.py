@@ -18,7 +18,7 @@ from pyledger.errors import EXIT_PROBLEM, EXIT_UNREACHABLE, EXIT_USAGE
 Advance = Callable[[int], None]
 """Called with the work done so far, in the unit of the total."""
 
-# Control characters, and those that end a line or reverse its direction: none may reach a terminal.
+# Control characters, and those that end a line or reverse its direction: never write them to a terminal.
 _CONTROLS = (
     range(0x20),
     range(0x7F, 0xA0),
@@ -71,7 +71,7 @@ def print_status(text: str) -> None:
 
 
 def confirm(question: str) -> None:
-    """Ask on stderr, and end the command unless the answer is yes.
+    """Prompt on stderr, and end the command unless the answer is yes.
 
     Raises:
         UsageError: stdin ends before an answer; `--yes` avoids the question.
@@ -116,7 +116,7 @@ def emit_done(fields: Mapping[str, Any]) -> None:
 def json_line(fields: Mapping[str, Any]) -> str:
     """Return fields as one line of JSON."""
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    # A lone surrogate, such as a byte of a path that is not UTF-8, is not text: it is escaped.
+    # A lone surrogate, such as a byte of a path that is not UTF-8, cannot be encoded: escape it.
     return (
         text if text.isascii() or not _SURROGATE.search(text) else json.dumps(fields, separators=(",", ":"))
     )
@@ -135,8 +135,8 @@ def print_problem(found: Any, *, as_json: bool) -> None:
             }
         )
         return
-    place = found.file if found.offset is None else f"{found.file} @{found.offset}"
-    write_line(printable(f"{found.severity}: {place}: {found.kind}: {found.detail}"))
+    where = found.file if found.offset is None else f"{found.file} @{found.offset}"
+    write_line(printable(f"{found.severity}: {where}: {found.kind}: {found.detail}"))
 
 
 def format_time(timestamp_ms: int | None) -> str:
@@ -159,7 +159,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def counted(count: int, noun: str, nouns: str | None = None) -> str:
-    """`1 file`, `1,024 files`."""
+    """Format a count with its noun: `1 file`, `1,024 files`."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
@@ -206,10 +206,10 @@ def progress(
 
     Args:
         what: The action, such as "checking".
-        total: Work to do; None when it is not known.
+        total: Work to do; None if it is not known.
         start: Where the count starts, such as the physical offset (bytes) of a log's start.
         unit: `bytes`, or the plural of what is counted.
-        show: False shows nothing anywhere: lines that share the terminal with a bar are wrapped to its width.
+        show: False never shows a bar, which would wrap lines on the same terminal to its width.
     """
     if not show or not sys.stderr.isatty():
         yield lambda _done: None
@@ -219,7 +219,7 @@ def progress(
 
     counter = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,} " + unit)
     columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeRemainingColumn())
-    # Data that goes to the same terminal is drawn above the bar; data that goes into a pipe stays untouched.
+    # Data on the same terminal is drawn above the bar; data in a pipe is written unchanged.
     shared = sys.stdout.isatty()
     with Progress(
         *columns,

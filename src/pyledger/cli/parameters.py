@@ -73,7 +73,7 @@ class Number(click.ParamType[int]):
 
 store_argument = click.argument("store", type=click.Path())
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 if_exists_option = click.option("--if-exists", is_flag=True, help="Succeed when it does not exist.")
 body_option = click.option(
     "--body", type=click.Choice(BODY_CHOICES), default="auto", show_default=True, help=BODY_HELP
@@ -158,10 +158,10 @@ def require_topics(reader: Any, topics: set[str]) -> None:
 
 
 def report_skipped(reader: Any) -> None:
-    """Report skipped damage, and a log end that a clean shutdown does not leave.
+    """Report skipped damage, and a log that ends early although the shutdown was clean.
 
     Raises:
-        ProblemFoundError: The log ends so, and damage must not be skipped.
+        ProblemFoundError: The log ends early, and damage must not be skipped.
     """
     for damage in reader.skipped:
         size = f"{damage.size_bytes:,} bytes " if damage.size_bytes else ""
@@ -174,7 +174,7 @@ def report_skipped(reader: Any) -> None:
 
 
 def end_problem(reader: Any) -> str | None:
-    """Return why the log of a cleanly closed store ends early; None when it does not."""
+    """Return why the log ends early although the shutdown was clean; None if it does not."""
     if reader.lost_end is not None:
         return str(reader.lost_end.problem)
     if not (reader.clean and reader.stop.problem):

@@ -1,6 +1,6 @@
 """Run a command; turn errors into one line and an exit code.
 
-Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 70 a bug of ours, 130 interrupted.
+Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 70 bug in PyLedger, 130 interrupted.
 """
 
 import os
@@ -118,7 +118,7 @@ def _describe(error: OSError) -> str:
 def _describe_bug(error: Exception) -> str:
     import traceback
 
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"this is a bug of PyLedger: {what} ({where}); `python -X dev -m pyledger` prints the traceback"

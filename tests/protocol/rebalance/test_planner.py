@@ -25,7 +25,7 @@ class Story:
         self.held: dict[str, dict[MessageQueue, int]] = {}
         self.now_ms = 0
 
-    def tell(self, step: datadriven.Step) -> str:
+    def perform(self, step: datadriven.Step) -> str:
         self.now_ms = step.integer("at", self.now_ms)
         return str(getattr(self, step.command)(step))
 
@@ -81,7 +81,7 @@ def texts(queues: object) -> str:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_planner_story(story: Path, rewrite: bool) -> None:
-    datadriven.run(story, Story().tell, rewrite=rewrite)
+    datadriven.run(story, Story().perform, rewrite=rewrite)
 
 
 QUEUES = st.lists(

@@ -131,7 +131,7 @@ def test_a_role_that_was_given_is_kept(run: Run, tmp_path: Path) -> None:
             async with supervisor(pair, 1, "slave") as one:
                 with pytest.raises(NotPromotedError, match="has not met its master"):
                     await tool.promote(one.address)
-                assert (await tool.status(one.address)).document()["behindBytes"] is None
+                assert (await tool.status(one.address)).document()["lagBytes"] is None
                 with pytest.raises(NotPromotedError, match="choose with --role"):
                     await tool.promote(one.address, force=True)
                 done = await tool.promote(one.address, "ASYNC_MASTER", force=True)

@@ -189,9 +189,9 @@ def test_every_image_of_a_crash_has_what_was_acknowledged(tmp_path: Path) -> Non
 
 def test_whatever_ends_a_journal_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adds would wait for its thread for ever."""
-    told = threading.Event()
+    notified = threading.Event()
     config = BookieConfig(journal_max_size_bytes=1 << 16)
-    store = BookieStore.open(BookiePaths.below(tmp_path), config, SystemClock(), told.set)
+    store = BookieStore.open(BookiePaths.below(tmp_path), config, SystemClock(), notified.set)
 
     def refuse(_journal: Journal) -> None:
         raise RuntimeError("what nobody has thought of")
@@ -200,7 +200,7 @@ def test_whatever_ends_a_journal_is_known(tmp_path: Path, monkeypatch: pytest.Mo
     (writer,) = store.journals.writers
     writer.append(encode_record(EntryRecord(1, 0, entry_of(1, 0, bytes(1 << 17)))))
     writer.kick()
-    told.wait()
+    notified.wait()
     assert store.journals.failed
     with pytest.raises(StoreFailedError):
         writer.append(b"late")

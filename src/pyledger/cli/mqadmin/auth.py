@@ -56,7 +56,7 @@ async def every_broker(admin: Any, broker: str | None, cluster: str | None) -> t
     return tuple(sorted(address for of_broker in addresses for address in of_broker))
 
 
-async def tell_all(
+async def change_all(
     admin: Any,
     out: Printer,
     place: tuple[str | None, str | None],
@@ -113,7 +113,7 @@ async def create_user(
     """Create a user."""
     document = {"username": username, "password": password, "userType": kind}
     code, header = RequestCode.AUTH_CREATE_USER, UserRequestHeader(username=username)
-    await tell_all(admin, out, (broker, cluster), "create user", code, header, document)
+    await change_all(admin, out, (broker, cluster), "create user", code, header, document)
 
 
 @verb(
@@ -141,7 +141,7 @@ async def update_user(
         raise WrongUseError("no change given; use -p PASSWORD, -t TYPE or -s STATUS")
     document = {"username": username, "password": password, "userType": kind, "userStatus": status}
     code, header = RequestCode.AUTH_UPDATE_USER, UserRequestHeader(username=username)
-    await tell_all(admin, out, (broker, cluster), "update user", code, header, document)
+    await change_all(admin, out, (broker, cluster), "update user", code, header, document)
 
 
 @verb("deleteUser", BROKER, CLUSTER, USER, table=VERBS)
@@ -150,7 +150,7 @@ async def delete_user(
 ) -> None:
     """Delete a user and the policies about it."""
     code, header = RequestCode.AUTH_DELETE_USER, UserRequestHeader(username=username)
-    await tell_all(admin, out, (broker, cluster), "delete user", code, header)
+    await change_all(admin, out, (broker, cluster), "delete user", code, header)
 
 
 @verb("getUser", BROKER, CLUSTER, USER, table=VERBS)
@@ -205,9 +205,9 @@ async def copy_users(admin: Any, out: Printer, source: str, target: str, usernam
         out.done(f"copy user of {name} from {source} to {target} success.", user=name, broker=target)
 
 
-def chosen(documents: Iterable[Document], key: str, asked: str | None) -> Iterator[Document]:
+def chosen(documents: Iterable[Document], key: str, given_names: str | None) -> Iterator[Document]:
     """Return the users with the given names, or all if no name was given."""
-    wanted = parts(asked)
+    wanted = parts(given_names)
     return (one for one in documents if wanted is None or one[key] in wanted)
 
 
@@ -240,14 +240,16 @@ def granting(name: str, code: RequestCode, said: str, what: str) -> None:
     async def grant(admin: Any, out: Printer, broker: str | None, cluster: str | None, **rule: Any) -> None:
         subject = rule["subject"].strip()
         document = rule_of(**{**rule, "subject": subject})
-        await tell_all(admin, out, (broker, cluster), said, code, AclRequestHeader(subject=subject), document)
+        await change_all(
+            admin, out, (broker, cluster), said, code, AclRequestHeader(subject=subject), document
+        )
 
     grant.__doc__ = what
     verb(name, BROKER, CLUSTER, *RULE_OPTIONS, table=VERBS)(grant)
 
 
-granting("createAcl", RequestCode.AUTH_CREATE_ACL, "create acl", "Say what a user may do.")
-granting("updateAcl", RequestCode.AUTH_UPDATE_ACL, "update acl", "Change what a user may do.")
+granting("createAcl", RequestCode.AUTH_CREATE_ACL, "create acl", "Set the permissions of a user.")
+granting("updateAcl", RequestCode.AUTH_UPDATE_ACL, "update acl", "Change the permissions of a user.")
 
 
 @verb(
@@ -263,7 +265,7 @@ async def delete_acl(
 ) -> None:
     """Delete the permissions of a user."""
     header = DeleteAclRequestHeader(subject=subject, resource=resource)
-    await tell_all(admin, out, (broker, cluster), "delete acl", RequestCode.AUTH_DELETE_ACL, header)
+    await change_all(admin, out, (broker, cluster), "delete acl", RequestCode.AUTH_DELETE_ACL, header)
 
 
 @verb("getAcl", BROKER, CLUSTER, SUBJECT, table=VERBS)

@@ -54,11 +54,11 @@ def load_texts(row: Mapping[str, Any], table: Mapping[str, str]) -> dict[str, st
 
     rates = ", ".join(f"{number(table, name):.1f}" for name in ("timerEnqueueTps", "timerDequeueTps"))
     congested = number(table, "timerCongestNum") / 10_000
-    behind = f"{row['timerProgress']}-{int(number(table, 'timerOffsetBehind'))}"
+    lag = f"{row['timerProgress']}-{int(number(table, 'timerOffsetBehind'))}"
     return {
         "inTps": f"{row['inTps']:.2f}({waiting('send')})",
         "outTps": f"{row['outTps']:.2f}({waiting('pull')}|{waiting('litePull')})",
-        "timerProgress": f"{behind}({congested:.1f}w, {rates})",
+        "timerProgress": f"{lag}({congested:.1f}w, {rates})",
         "hours": f"{row['hours']:.2f}",
         "space": f"{row['space']:.4f}",
     }

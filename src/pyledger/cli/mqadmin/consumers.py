@@ -1,6 +1,6 @@
 """Status reports of consumers, with the commands of `mqadmin`.
 
-Differs: the original writes what each consumer says into a file; this prints it with `-i`.
+Difference: upstream writes the answer of each consumer to a file; this prints it with `-i`.
 
 Source: RocketMQ tools/.../command/consumer/ConsumerStatusSubCommand.java;
 remoting/.../protocol/body/ConsumerRunningInfo.java.
@@ -210,8 +210,8 @@ def process_queue_text(state: ProcessQueueState) -> str:
         return compact_time(value) if name.endswith("_timestamp") else shown(value)
 
     words = {one.attribute: one.wire_name for one in fields_of(ProcessQueueState)}
-    told = ", ".join(f"{words[one.name]}={text(one.name)}" for one in fields(state))
-    return f"ProcessQueueInfo [{told}]"
+    values = ", ".join(f"{words[one.name]}={text(one.name)}" for one in fields(state))
+    return f"ProcessQueueInfo [{values}]"
 
 
 def pop_queue_text(state: PopProcessQueueState) -> str:

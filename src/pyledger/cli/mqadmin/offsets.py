@@ -124,7 +124,7 @@ async def all_progress(admin: Any, out: Printer) -> None:
                 "type": members.consume_type if members else "",
                 "model": members.message_model if members else "",
                 "tps": int(progress.consume_tps),
-                "diffTotal": progress.behind,
+                "diffTotal": progress.lag,
             }
         )
     pattern = "{group:<64.64}  {count:<6}  {version:<24} {type:<5}  {model:<14}  {tps:<7}  {diffTotal}"

@@ -261,7 +261,7 @@ async def topic_list(admin: Any, out: Printer, by_cluster: bool) -> None:
         for cluster in await clusters_of(admin, name):
             groups = await admin.topic_groups(name) or ("",)
             rows += [{"cluster": cluster, "topic": name, "consumerGroup": group} for group in groups]
-    # The names above the columns stand closer than the columns, as in the original.
+    # The headings are narrower than the columns, as in upstream's output.
     out.text(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}")
     for row in rows:
         text = "{cluster:<20.20}  {topic:<64.64}  {consumerGroup:<64.64}".format(**row)
@@ -378,7 +378,7 @@ async def stats_of_topic(admin: Any, topic: str) -> list[dict[str, Any]]:
             {
                 "topic": topic,
                 "consumerGroup": group,
-                "accumulation": max(0, (await admin.progress(group, topic)).behind),
+                "accumulation": max(0, (await admin.progress(group, topic)).lag),
                 "inTps": into["inTps"],
                 "outTps": sum(map(of_minute, gets)),
                 "inMsg24Hour": into["inMsg24Hour"],

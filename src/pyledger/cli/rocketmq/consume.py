@@ -1,4 +1,4 @@
-"""`pyledger consume`: print the messages of a topic as they arrive, or up to the present end."""
+"""`pyledger consume`: print the messages of a topic as they arrive, or up to the current end."""
 
 from collections.abc import Callable
 from typing import Any

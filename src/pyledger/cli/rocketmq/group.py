@@ -66,18 +66,18 @@ def show(
             "queueId": queue.queue_id,
             "brokerOffset": one.broker_offset,
             "consumerOffset": one.consumer_offset,
-            "behind": one.broker_offset - max(0, one.consumer_offset),
+            "lag": one.broker_offset - max(0, one.consumer_offset),
             "lastTime": format_time(one.last_timestamp or None),
         }
         for queue, one in progress.queues.items()
     ]
     clients = sorted(one.client_id for one in members.connection_set) if members else []
     if as_json:
-        emit({"group": group, "behind": progress.behind, "members": clients, "queues": rows})
+        emit({"group": group, "lag": progress.lag, "members": clients, "queues": rows})
         return
     print_rows(rows, as_json=False)
     there = f"{counted(len(clients), 'member')}: {', '.join(clients)}" if clients else "no members"
-    print_status(f"lag: {counted(progress.behind, 'message')}; {there}")
+    print_status(f"lag: {counted(progress.lag, 'message')}; {there}")
 
 
 async def require_group(admin: Any, group: str) -> None:

@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Run a broker until SIGTERM or SIGINT. Prints `READY broker HOST:PORT` once it answers.
 
-    RocketMQ's own `broker.conf` is read as it is. A topic that nobody created is created by its first message
-    only with autoCreateTopicEnable=true.
+    RocketMQ's own `broker.conf` can be used unchanged. The first message to an unknown topic creates it only
+    with autoCreateTopicEnable=true.
     """
     begin_start()
 

@@ -25,13 +25,13 @@ Examples:
 @click.command("namesrv", epilog=EXAMPLES)
 @listen_option("127.0.0.1:9876")
 @config_option
-@click.option("--admin", is_flag=True, help="Answer requests that change the name server, too.")
+@click.option("--admin", is_flag=True, help="Also serve requests that change the name server.")
 @server_options
 def command(listen: tuple[str, int] | None, config_path: Path | None, admin: bool, log_level: str) -> None:
     """Run a name server until SIGTERM or SIGINT. Prints `READY namesrv HOST:PORT` once it answers.
 
-    Brokers register with it, and clients ask it for routes: RocketMQ's own, or ours. It keeps nothing on disk
-    but the key-value table.
+    Brokers register with it and clients fetch routes from it: RocketMQ's own, or ours. Only the KV config is
+    stored on disk.
     """
     begin_start()
 

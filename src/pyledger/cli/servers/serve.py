@@ -22,7 +22,7 @@ Examples:
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("pyledger-dev"),
     show_default=True,
-    help="Folder of the store, made when it is missing.",
+    help="Folder of the store; created if it does not exist.",
 )
 @listen_option(NAME_SERVER)
 @listen_option(BROKER, "--broker-listen", "Address of the broker")
@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Run a name server and a broker for development, until SIGTERM or SIGINT. Prints `READY node HOST:PORT`.
 
-    HOST:PORT is the name server, which is all that a client needs to know; `--listen` sets it. Topics are
-    created by their first message, and administrators need no password, so both listen on loopback only.
+    HOST:PORT is the address of the name server, which clients need; `--listen` sets it. Topics are created by
+    their first message, and administration needs no password, so both servers listen on loopback only.
     """
     begin_start()
     from dataclasses import replace

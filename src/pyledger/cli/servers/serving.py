@@ -1,4 +1,4 @@
-"""What commands that serve share: addresses, settings, log lines, running until a signal."""
+"""Shared code of the commands that run a server: options, log lines, running until a signal."""
 
 import gc
 import logging
@@ -18,29 +18,29 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class Service(Protocol):
-    """Something that serves from `start` to `close`."""
+    """A server that runs from `start` to `close`."""
 
     @property
     def address(self) -> str:
-        """`host:port` that it listens on."""
+        """The `host:port` that it listens on."""
 
     def start(self) -> Awaitable[None]:
-        """Begin to serve."""
+        """Start to serve."""
 
     def close(self) -> Awaitable[None]:
-        """Serve no more."""
+        """Stop serving."""
 
 
 def begin_start() -> None:
-    """Collect no garbage until `serve` is ready, or the command fails: what is loaded stays."""
+    """Disable garbage collection until `serve` is ready or the command fails: modules are never freed."""
     gc.disable()
     click.get_current_context().call_on_close(gc.enable)
 
 
 def serve(name: str, make: Callable[[], Service]) -> None:
-    """Run a service until SIGTERM or SIGINT, or until it says that it has `ended`.
+    """Run a service until SIGTERM or SIGINT, or until its event `ended` is set.
 
-    `READY <name> <host:port>` states that it answers now; with `--json` it is a JSON line.
+    `READY <name> <host:port>` is printed once it answers; with `--json` that is a JSON line.
     """
     import asyncio
     import signal
@@ -57,7 +57,7 @@ def serve(name: str, make: Callable[[], Service]) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         service = make()
         await service.start()
-        # What stands now is for good: no later collection shall stop to look at it.
+        # Objects that exist now live until the end: exclude them from all later collections.
         gc.freeze()
         gc.enable()
         try:
@@ -78,7 +78,7 @@ def serve(name: str, make: Callable[[], Service]) -> None:
         return failed
 
     if run_loop(main()):
-        raise ProblemFoundError(f"the {name} ended: it could not go on; the log lines above say why")
+        raise ProblemFoundError(f"the {name} stopped after an error; see the log lines above")
 
 
 def keep_buffers() -> None:
@@ -103,7 +103,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def log_ignored(keys: Sequence[str], server: str) -> None:
-    """One line that names the settings of a file that mean nothing here."""
+    """Log the settings of a config file that have no effect."""
     from pyledger.log_events import event, logger
 
     if keys:
@@ -111,22 +111,22 @@ def log_ignored(keys: Sequence[str], server: str) -> None:
 
 
 class OneLineFormatter(logging.Formatter):
-    """One line for a message, whatever a peer put into it; a traceback follows where there is one."""
+    """Formats each message as one line, whatever text a peer sent; a traceback follows on more lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of logging
-        """The line of a record."""
+        """Return the line of a record."""
         return printable(super().formatMessage(record))
 
 
 def listen_option(
     default: str, name: str = "--listen", what: str = "Address to listen on"
 ) -> Callable[[F], F]:
-    """`--listen`, or the like for another server of the command."""
+    """Return the option for a listen address: `--listen`, or `name` for a second server."""
     return click.option(
         name,
         metavar="HOST:PORT",
         callback=parsed_address,
-        help=f"{what}; port 0 takes a free one. [default: {default}]",
+        help=f"{what}; port 0 chooses a free port. [default: {default}]",
     )
 
 
@@ -135,7 +135,7 @@ config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings: a TOML file, or upstream's own properties.",
+    help="Settings: a TOML file, or upstream's own properties file.",
 )
 _AS_JSON = "pyledger.ready_as_json"
 _ready_json_option = click.option(
@@ -143,24 +143,24 @@ _ready_json_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda ctx, _param, value: ctx.meta.update({_AS_JSON: value}),
-    help="A JSON line in place of READY.",
+    help="Print a JSON line instead of READY.",
 )
 _log_level_option = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="Least level of what is logged to stderr.",
+    help="Lowest level that is logged to stderr.",
 )
 
 
 def server_options(command: F) -> F:
-    """`--log-level` and `--json`, which every server has."""
+    """Add `--log-level` and `--json`, which every server has."""
     return _log_level_option(_ready_json_option(command))
 
 
 def parsed_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """Host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    """Parse `HOST:PORT`; an IPv6 host may be in brackets."""
     if value is None:
         return None
     from pyledger.model.address import split_address
@@ -168,4 +168,4 @@ def parsed_address(_ctx: click.Context, _param: click.Parameter, value: str | No
     try:
         return split_address(value, least_port=0)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no address; give one such as 127.0.0.1:9876") from None
+        raise click.BadParameter(f"{value!r} is not an address; give one such as 127.0.0.1:9876") from None

@@ -64,7 +64,7 @@ class Progress:
     consume_tps: float = 0.0
 
     @property
-    def behind(self) -> int:
+    def lag(self) -> int:
         """The lag of the group: stored messages that it has not consumed."""
         return sum(one.broker_offset - max(0, one.consumer_offset) for one in self.queues.values())
 

@@ -43,7 +43,7 @@ class BrokerHaState:
                     {
                         "address": one.addr,
                         "ackOffset": one.slave_ack_offset,
-                        "behindBytes": one.diff,
+                        "lagBytes": one.diff,
                         "inSync": one.in_sync,
                     }
                     for one in status.ha_connection_info
@@ -53,7 +53,7 @@ class BrokerHaState:
         return found | {
             "maxOffset": own.max_offset,
             "masterMaxOffset": status.master_commit_log_max_offset if self.has_met_master else None,
-            "behindBytes": self.behind_bytes if self.has_met_master else None,
+            "lagBytes": self.lag_bytes if self.has_met_master else None,
             "missingBytes": own.missing_bytes,
             "master": own.master_addr,
             "masterRole": own.master_role or None,
@@ -67,7 +67,7 @@ class BrokerHaState:
         return self.status.master_commit_log_max_offset >= 0
 
     @property
-    def behind_bytes(self) -> int:
+    def lag_bytes(self) -> int:
         """Lag of a slave in bytes, by its master's last report."""
         return max(0, self.status.master_commit_log_max_offset - self.status.ha_client_info.max_offset)
 
@@ -105,7 +105,7 @@ class ReplicationAdmin(AsyncAdmin):
                 address, "it does not know whether its master was a SYNC_MASTER", "choose with --role"
             )
         after = await self._change(address, {"brokerRole": role, "brokerId": "0"}, master=True)
-        return BrokerHaState(address, after.status, before.behind_bytes + own.missing_bytes)
+        return BrokerHaState(address, after.status, before.lag_bytes + own.missing_bytes)
 
     async def _check_promotion(self, slave: BrokerHaState) -> None:
         own, address = slave.status.ha_client_info, slave.address
@@ -117,9 +117,9 @@ class ReplicationAdmin(AsyncAdmin):
             raise NotPromotedError(
                 address, "it has not met its master since it started, so what would be lost is not known"
             )
-        if slave.behind_bytes:
+        if slave.lag_bytes:
             raise NotPromotedError(
-                address, f"its master had {slave.behind_bytes} bytes more, which would be lost"
+                address, f"its master had {slave.lag_bytes} bytes more, which would be lost"
             )
         if own.missing_bytes:
             raise NotPromotedError(

@@ -156,7 +156,7 @@ class ListEntriesRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieInfoRequest(Request):
-    """Read the disk space; bit 0 of `requested` stands for the total, bit 1 for the free space."""
+    """Read the disk space; bit 0 of `requested` is for the total, bit 1 for the free space."""
 
     operation = Operation.GET_BOOKIE_INFO
     requested: int = 3

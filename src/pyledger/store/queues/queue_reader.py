@@ -91,8 +91,8 @@ class QueueReader:
         dispatcher = self._dispatcher
         if dispatcher.dispatched_where < end:
             with contextlib.suppress(CorruptRecordError):
-                behind = dispatcher.dispatch(view, end) < end
-                if behind and any(one[:2] == (topic, queue_id) for one in dispatcher.stalled):
+                lags = dispatcher.dispatch(view, end) < end
+                if lags and any(one[:2] == (topic, queue_id) for one in dispatcher.stalled):
                     dispatcher.retry(view)
         return view
 

@@ -116,8 +116,8 @@ class StoreReader:
     def _known_last_record(self, whole: LogView) -> int | None:
         """Physical offset of the last record after a clean shutdown, if queues and checkpoint agree on it.
 
-        A queue alone is no proof: upstream truncates queues and log without zeroing, so removed records still
-        look valid. But none of them is the last one that was flushed.
+        A queue alone is no proof: upstream truncates queues and log without zeroing, so removed records
+        still seem valid. But none of them is the last one that was flushed.
         """
         if not self.clean:
             return None

@@ -103,7 +103,7 @@ def records(path: str, data: memoryview, start: int) -> Iterator[JournalRecord]:
         if size == 0:
             return
         if size == PADDING_MARK:
-            at = _behind_padding(path, data, at)
+            at = _after_padding(path, data, at)
             continue
         if size < 0:
             raise LedgerFileError(path, at, f"a record of {size} bytes")
@@ -141,10 +141,10 @@ def whole_end(path: str, number: int, data: memoryview, start: int) -> int:
             at += _LENGTH.size + size
             continue
         seal_at = at + 2 * _LENGTH.size
-        behind = _behind_padding(path, data, at)
-        if behind > len(data) or not _is_sealed(number, data, batch, at, seal_at):
+        after = _after_padding(path, data, at)
+        if after > len(data) or not _is_sealed(number, data, batch, at, seal_at):
             break
-        end = at = batch = behind
+        end = at = batch = after
     _refuse_later_seals(path, number, data, end)
     return end
 
@@ -181,7 +181,7 @@ def _counted(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _behind_padding(path: str, data: memoryview, at: int) -> int:
+def _after_padding(path: str, data: memoryview, at: int) -> int:
     if at + 2 * _LENGTH.size > len(data):
         return len(data)
     (size,) = _LENGTH.unpack_from(data, at + _LENGTH.size)

@@ -362,7 +362,7 @@ def _decode_found(frame: memoryview) -> m.ReadResponse | None:
             return None
         # Status of the whole is good, and of the read, which is the next field.
         size, at = _taken(head, _past(head, end, b"\x10\x00\xa2\x06"))
-        behind = at + size
+        message_end = at + size
         ledger_id, at = _taken(head, _past(head, at, b"\x08\x00\x10"))
         entry_id, at = _taken(head, _past(head, at, b"\x18"))
         length, at = _taken(head, _past(head, at, b"\x22"))
@@ -371,7 +371,7 @@ def _decode_found(frame: memoryview) -> m.ReadResponse | None:
         updated, at = _optional_number(rest, at, 0x30)
     except IndexError:
         return None
-    known = len(entry) == length and at == len(rest) and behind == len(frame)
+    known = len(entry) == length and at == len(rest) and message_end == len(frame)
     if not known or max(ledger_id, entry_id) >= 1 << 63:
         return None
     return m.ReadResponse(
@@ -393,17 +393,17 @@ def encode_found(answer: m.ReadResponse, entry: bytes) -> tuple[bytes, bytes, by
         _varint(answer.entry_id & _MASK),
         _varint(len(entry)),
     )
-    behind = b"" if answer.max_lac is None else b"\x28" + _varint(answer.max_lac & _MASK)
+    after = b"" if answer.max_lac is None else b"\x28" + _varint(answer.max_lac & _MASK)
     if answer.lac_update_timestamp is not None:
-        behind += b"\x30" + _varint(answer.lac_update_timestamp & _MASK)
+        after += b"\x30" + _varint(answer.lac_update_timestamp & _MASK)
     head = b"\x0a%b%b%b\x10\x00\xa2\x06%b%b" % (
         _varint(len(_READ_HEADER) + len(number)),
         _READ_HEADER,
         number,
-        _varint(len(before) + len(entry) + len(behind)),
+        _varint(len(before) + len(entry) + len(after)),
         before,
     )
-    return head, entry, behind
+    return head, entry, after
 
 
 def _past(data: bytes, at: int, expected: bytes) -> int:

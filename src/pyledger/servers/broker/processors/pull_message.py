@@ -50,7 +50,7 @@ class Found(NamedTuple):
     max_offset: int
     records: Sequence[Buffer] = ()
     message_count: int = 0
-    behind: bool = False
+    lags: bool = False
     """Whether the pull lags so far that a slave should serve the next one."""
 
 
@@ -169,7 +169,7 @@ class PullProcessor:
             config=self._context.delivery,
             broker_state=self._context.broker_state,
             group=plan.group,
-            suggest_slave=found.behind,
+            suggest_slave=found.lags,
         )
         may_hold &= reply.code == ResponseCode.PULL_NOT_FOUND and bool(header.sys_flag & PullFlag.SUSPEND)
         if may_hold and self._context.held.hold(
@@ -199,7 +199,7 @@ class PullProcessor:
         serves = self._context.delivery.slave_read
         if not wanted.by_tag:
             filtered, places = self._read_filtered(header, wanted.expression, count)
-            return filtered._replace(behind=serves and self._is_behind(places))
+            return filtered._replace(lags=serves and self._lags(places))
         found = store.get_ranges(
             topic,
             queue_id,
@@ -218,10 +218,10 @@ class PullProcessor:
             found.max_offset,
             records,
             found.message_count,
-            serves and self._is_behind(found.ranges.places),
+            serves and self._lags(found.ranges.places),
         )
 
-    def _is_behind(self, places: Sequence[Place]) -> bool:
+    def _lags(self, places: Sequence[Place]) -> bool:
         """Return whether the last record is not in memory, by upstream's rule of 40 %."""
         store = self._context.store
         return bool(places) and store.max_offset - places[-1][0] > self._resident_bytes
