@@ -324,9 +324,20 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "not an offset": {"starting_offsets": "first"},
     "of t is not an offset": {"ending_offsets": {"t": {"0": -3}}},
     "below 1": {"batch_rows": 0},
+    "names no queue": {"starting_offsets": {"t1": 50}},
+    "out of range": {"since": 10**30},
+    "True is not a time": {"until": True},
     "log, queue": {"plan": "fast"},
     "error, skip": {"on_corrupt": "ignore"},
 }
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_partition_bytes": 0}, {"max_partition_records": -1}, {"on_corrupt": "ignore"}]
+)
+def test_bad_argument_of_a_plan_is_an_error(store: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        arrow.plan(store, **wrong)
 
 
 @pytest.mark.parametrize("problem", BAD_ARGUMENTS)

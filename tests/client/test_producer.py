@@ -3,6 +3,7 @@
 import asyncio
 import os
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.errors import (
     BrokerError,
     ClientStateError,
+    ConfigError,
     IllegalMessageError,
     NoRouteError,
     RecordTooLargeError,
@@ -127,6 +129,50 @@ def test_three_attempts_are_all(run: Run) -> None:
             assert len(peers.brokers[0].of(SEND)) == 3
 
     run(main())
+
+
+@pytest.mark.parametrize("fields", [{}, {"queueId": "z", "queueOffset": "1", "msgId": "x"}])
+def test_malformed_response_fails_only_its_send(run: Run, fields: dict[str, str]) -> None:
+    def malformed(request: RemotingCommand) -> RemotingCommand:
+        answer = request.response(ResponseCode.SUCCESS)
+        answer.ext_fields = dict(fields)
+        return answer
+
+    async def main() -> None:
+        async with cluster("broker-a") as peers, AsyncProducer("G", peers.address) as producer:
+            await producer.send(ORDER)
+            peers.brokers[0].scripts[SEND].append(malformed)
+            with pytest.raises(SendError, match=r"queueId|msgId|queueOffset"):
+                await producer.send(ORDER)
+            await producer.send(ORDER)
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout_ms", ["100", 1.5])
+def test_timeout_that_is_not_a_whole_number_is_an_error(run: Run, timeout_ms: Any) -> None:
+    async def main() -> None:
+        async with cluster("broker-a") as peers, AsyncProducer("G", peers.address) as producer:
+            with pytest.raises(ConfigError, match="timeout_ms"):
+                await producer.send(ORDER, timeout_ms=timeout_ms)
+            await producer.send(ORDER)
+
+    run(main())
+
+
+def test_queue_of_another_topic_is_an_error(run: Run) -> None:
+    async def main() -> None:
+        async with cluster("broker-a") as peers, AsyncProducer("G", peers.address) as producer:
+            with pytest.raises(IllegalMessageError, match="Other"):
+                await producer.send(ORDER, queue=MessageQueue("Other", "broker-a", 0))
+            assert not peers.brokers[0].of(SEND)
+
+    run(main())
+
+
+def test_name_servers_without_an_address_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="name_servers"):
+        AsyncProducer("G", ";")
 
 
 @pytest.mark.parametrize("mode", ["other code", "async", "queue", "key"])
@@ -244,6 +290,7 @@ def test_large_bodies_are_packed(kind: str) -> None:
         (Message("T" * 128, b"x"), IllegalMessageError),
         (Message(names.SCHEDULE_TOPIC, b"x"), IllegalMessageError),
         (Message("T", b""), IllegalMessageError),
+        (Message("T", "text"), IllegalMessageError),  # type: ignore[arg-type]
         (Message("T", b"x", properties={"a": ""}), IllegalMessageError),
         (Message("T", bytes((4 << 20) + 1)), RecordTooLargeError),
     ],

@@ -46,6 +46,9 @@ def queue_offsets(
         raise ConfigError(field, f"{value!r} is not an offset", "use earliest, latest, a number or a mapping")
     found: dict[tuple[str, int], int] = {}
     for name, inner in value.items():
+        if not isinstance(inner, Mapping) and not (isinstance(name, tuple) and len(name) == 2):
+            problem = f"{name!r}: {inner!r} names no queue"
+            raise ConfigError(field, problem, "give {topic: {queue id: offset}}")
         for queue_id, offset in inner.items() if isinstance(inner, Mapping) else [(name[1], inner)]:
             topic = name if isinstance(inner, Mapping) else name[0]
             if not isinstance(offset, int) or offset < -2:

@@ -27,6 +27,7 @@ from pyledger.arrow.scan_plan import (
     plan_partitions,
     resolve_queues,
 )
+from pyledger.config.fields import checked_choice
 from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, time_ms
@@ -230,7 +231,9 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
             starting_offsets=starting_offsets, ending_offsets=ending_offsets, since=since, until=until,
             include_unindexed=include_unindexed,
         )  # fmt: skip
-        parts = plan_partitions(source, selection, plan=_one_of("plan", plan, ("auto", "log", "queue")))
+        parts = plan_partitions(
+            source, selection, plan=checked_choice("plan", plan, ("auto", "log", "queue"))
+        )
         _report_lost_end(source, on_corrupt, on_skip)
     return Scan(parts, reading, path if isinstance(path, StoreReader) else None)
 
@@ -276,11 +279,16 @@ def plan(
     Raises:
         CorruptRecordError: the end of the log is missing.
     """
-    with _opened(path, on_corrupt) as source:
+    for name, limit in (
+        ("max_partition_bytes", max_partition_bytes), ("max_partition_records", max_partition_records)
+    ):  # fmt: skip
+        if limit is not None and limit < 1:
+            raise ConfigError(name, f"{limit} is below 1")
+    with _opened(path, checked_choice("on_corrupt", on_corrupt, ("error", "skip"))) as source:
         parts = plan_partitions(
             source,
             select_rows(source, **selection),
-            plan=_one_of("plan", plan, ("auto", "log", "queue")),
+            plan=checked_choice("plan", plan, ("auto", "log", "queue")),
             min_partitions=min_partitions,
             spread=spread,
             max_partition_bytes=max_partition_bytes,
@@ -396,15 +404,9 @@ def _reading(
         raise ConfigError("batch_rows" if rows < 1 else "batch_bytes", "is below 1")
     return _Reading(
         columns=tuple(schema.names), schema=schema, batch_rows=rows, batch_bytes=size, decompress=decompress,
-        on_corrupt=_one_of("on_corrupt", on_corrupt, ("error", "skip")), on_skip=on_skip,
+        on_corrupt=checked_choice("on_corrupt", on_corrupt, ("error", "skip")), on_skip=on_skip,
         check_crcs=check_crcs,
     )  # fmt: skip
-
-
-def _one_of(field: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    if value not in allowed:
-        raise ConfigError(field, f"{value!r} is not known", f"use one of {', '.join(allowed)}")
-    return value
 
 
 def _read_mapped(part: Partition, reading: _Reading) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from pyledger.config.client import ClientConfig
 from pyledger.config.fields import Settings
 from pyledger.config.loader import name_server_list
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import ClientStateError, PyLedgerError
+from pyledger.errors import ClientStateError, ConfigError, PyLedgerError
 from pyledger.log_events import event, logger
 from pyledger.model import names
 from pyledger.net.remoting.client import RemotingClient
@@ -57,6 +57,8 @@ class ClientInstance:
         self._tls = tls
         self.name_servers = name_server_list(self.config.name_servers)
         self.name_server_addresses = parse_addresses(self.name_servers)
+        if not self.name_server_addresses:
+            raise ConfigError("name_servers", f"{self.name_servers!r} names no server", "give host:port")
         self.address = own_address(self.name_server_addresses[0])
         name = self.config.instance_name or unique_instance_name()
         self.client_id = client_id(self.address, name, self.config.unit_name)

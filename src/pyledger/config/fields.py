@@ -1,7 +1,7 @@
 """One setting: a dataclass field with unit, range and upstream's name, and the checks of its value."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ class Settings(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
+C = TypeVar("C", bound=str)
 S = TypeVar("S", bound=Settings)
 
 
@@ -185,6 +186,17 @@ def build(kind: type[S], options: Mapping[str, object]) -> S:
         given[one.name] = name
         values[one.name] = convert(one, name, value)
     return kind(**values)
+
+
+def checked_choice(name: str, value: C, allowed: Sequence[str]) -> C:
+    """Return an argument that must be one of some words.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    if value not in allowed:
+        raise ConfigError(name, f"{value!r} is not known", f"use one of {', '.join(allowed)}")
+    return value
 
 
 def changed(

@@ -25,15 +25,19 @@ def time_ms(field: str, value: Time | None) -> int | None:
         value: Ms since 1970, or a datetime with a time zone.
 
     Raises:
-        ConfigError: the value has another type, or a datetime has no time zone.
+        ConfigError: the value has another type or is out of range, or a datetime has no time zone.
     """
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ConfigError(field, f"{value} has no time zone", "give one, such as datetime.UTC")
         return round(value.timestamp() * 1000)
-    if value is not None and not isinstance(value, int):
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(field, f"{value!r} is not a time", "give ms since the epoch, or a datetime")
-    return value
+    if abs(value) > TIME_MAX_MS + 1:
+        raise ConfigError(field, f"{value} ms is out of range", "give ms since the epoch, or a datetime")
+    return max(-TIME_MAX_MS, min(value, TIME_MAX_MS))
 
 
 def stored_between(since: Time | None, until: Time | None) -> tuple[int, int]:

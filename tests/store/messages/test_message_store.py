@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyledger.config.store import StoreConfig
 from pyledger.errors import (
     ConfigError,
     CorruptRecordError,
@@ -18,6 +19,7 @@ from pyledger.errors import (
     StoreLockedError,
 )  # fmt: skip
 from pyledger.model.message import Message, QueueRange
+from pyledger.store.messages.message_store import MessageStore
 from pyledger.store.messages.store_engine import StoreEngine
 from pyledger.store.queues.get_result import GetStatus
 from pyledger.store.reading.reader import StoreReader
@@ -451,3 +453,11 @@ def test_a_flipped_bit_is_found_by_scans_and_handed_on_by_a_store(tmp_path: Path
     # Closed: damage in what a running store has not flushed long ago may be its log's end.
     with StoreReader.open(tmp_path / "s") as reader, pytest.raises(CorruptRecordError):
         list(reader.messages(order="queue"))
+
+
+def test_settings_beside_a_config_change_it(tmp_path: Path) -> None:
+    config = StoreConfig(mapped_file_size_bytes=1 << 16)
+    with MessageStore.open(tmp_path, config, flush_disk_type="sync") as store:
+        assert (store.config.flush_disk_type, store.config.mapped_file_size_bytes) == ("sync", 1 << 16)
+    with pytest.raises(ConfigError, match="mispelt"):
+        MessageStore.open(tmp_path, config, mispelt=1)  # type: ignore[call-arg]

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from pyledger.errors import (
+    ConfigError,
     CorruptRecordError,
     MalformedMessageIdError,
     OffsetOutOfRangeError,
     StoreClosedError,
     StoreNotFoundError,
 )
+from pyledger.model.message import Message
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.messages.message_store import MessageStore
@@ -438,3 +440,21 @@ def test_nothing_is_read_ahead_where_a_writer_may_append(tmp_path: Path) -> None
         for _ in range(2):
             assert mapped_parts(log) == [(used, True), ((1 << 20) - used, False)]
             reader.refresh()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"order": "log2"}, {"order": None}, {"limit": -1}, {"tail": -1}, {"since": 10**30}, {"until": True}],
+)
+def test_bad_argument_of_messages_is_an_error(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 16) as store:
+        store.put(Message("orders", b"one"))
+    with StoreReader.open(tmp_path) as reader:
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            reader.messages(**wrong)
+        assert [one.body for one in reader.messages(topics="orders")] == [b"one"]
+
+
+def test_unknown_word_for_damage_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="on_corrupt"):
+        StoreReader.open(tmp_path, on_corrupt="eror")  # type: ignore[arg-type]

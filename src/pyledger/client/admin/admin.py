@@ -12,7 +12,7 @@ from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.client import ClientConfig
 from pyledger.config.net import NetConfig, TlsConfig
-from pyledger.errors import BrokerError, NoRouteError, NotFoundError, RemotingError
+from pyledger.errors import BrokerError, ConfigError, NoRouteError, NotFoundError, RemotingError
 from pyledger.model import names
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
@@ -276,16 +276,21 @@ class AsyncAdmin(Lifecycle):
             group: Consumer group.
             topic: Topic; all its queues.
             time: Ms since 1970, or a datetime with a time zone; -1 is the end of each queue, 0 its beginning.
-            force: Also move forward, over messages that were not consumed.
+            force: Also move forward, over messages that were not consumed. Brokers that move offsets
+                themselves, as ours and RocketMQ's from 5.0 do, always move both ways.
 
         Returns:
             The next queue offset to consume, by queue.
 
         Raises:
             NoRouteError: no name server knows the topic.
+            ConfigError: the time is before 1970 and not -1.
         """
+        timestamp = time_ms("time", time)
+        if timestamp < -1:
+            raise ConfigError("time", f"{time} is before 1970", "give 0 for the beginning, -1 for the end")
         header = ResetOffsetRequestHeader(
-            topic=topic, group=group, timestamp=time_ms("time", time), is_force=force, offset=-1
+            topic=topic, group=group, timestamp=timestamp, is_force=force, offset=-1
         )
         found: dict[MessageQueue, int] = {}
         for address in masters(await self.topic_route(topic)).values():

@@ -60,9 +60,13 @@ def check_body(message: Message, limit_bytes: int) -> None:
     """Check the size of a body.
 
     Raises:
-        IllegalMessageError: it is empty.
+        IllegalMessageError: it is empty, or not bytes.
         RecordTooLargeError: it is larger than the limit.
     """
+    body: object = message.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        kind = type(body).__name__
+        raise IllegalMessageError(f"the body for {message.topic} is {kind}, not bytes; encode it first")
     if not message.body:
         raise IllegalMessageError(f"the message for {message.topic} has no body; brokers take none without")
     if len(message.body) > limit_bytes:

@@ -17,11 +17,14 @@ from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, Sen
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import (
     BrokerError,
+    ConfigError,
+    IllegalMessageError,
     RemotingConnectError,
     RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
     SendError,
+    WireError,
 )
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
@@ -128,9 +131,15 @@ class Sender:
 
         Raises:
             RemotingTooMuchRequestError: too many sends are in flight, and `wait` is False.
+            ConfigError: `timeout_ms` is not a whole number.
+            IllegalMessageError: `queue` belongs to another topic.
         """
         out.mode, out.queue, out.select, out.sender = mode, queue, select, self
         out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
+        if not isinstance(out.timeout_ms, int):
+            raise ConfigError("timeout_ms", f"{timeout_ms!r} is not a number", "give whole milliseconds")
+        if queue is not None and queue.topic != out.topic:
+            raise IllegalMessageError(f"a message for {out.topic} cannot go to a queue of {queue.topic}")
         loop = asyncio.get_running_loop()
         future = out.future = loop.create_future()
         if self._in_flight < self._config.sends_in_flight_max:
@@ -280,6 +289,9 @@ class Sender:
             except RemotingError as error:
                 self._failed(out, error)
                 return
+            except WireError as error:
+                self._end(out, None, given_up(out, error))
+                return
         if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
             self._end(out, result, None)
             return
@@ -391,7 +403,7 @@ class Sender:
         try:
             address = self._client.routes.master(queue.broker_name)
             command = self._request(out, queue)
-            left_ms = int((out.deadline - started) * 1000) or 1
+            left_ms = max(1, int((out.deadline - started) * 1000))
             if mode is SendMode.ONEWAY:
                 command.flag |= FLAG_ONEWAY
                 await self._client.calls.call_oneway(address, command, left_ms)
@@ -468,7 +480,7 @@ class Sender:
         return found
 
 
-def given_up(out: PendingSend, failure: RemotingError) -> SendError:
+def given_up(out: PendingSend, failure: RemotingError | WireError) -> SendError:
     """Return the error of a send whose last attempt failed."""
     error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
     error.__cause__ = failure

@@ -19,6 +19,7 @@ from pyledger._core import (
     scan,
 )
 from pyledger.atomic_file import flush_folder
+from pyledger.config.fields import changed
 from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, StoreFormatError
 from pyledger.regular_file import open_regular
@@ -99,6 +100,8 @@ def open_parts(
     """Open a folder for writing; see `MessageStore.open`."""
     if config is None:
         StoreConfig.from_properties(options)
+    else:
+        config = changed(StoreConfig, config, options)
     reject_foreign_parts(path)
     try:
         _prepare_folder(path, create=create)

@@ -174,7 +174,7 @@ class QueueReader:
         if self._index is None:
             return []
         found = []
-        for offset in self._index.query(topic, key, begin_ms - INDEX_STEP_MS, end_ms):
+        for offset in self._index.query(topic, key, max(begin_ms, 0) - INDEX_STEP_MS, end_ms):
             if not view.start_offset <= offset < view.end_offset:
                 continue
             message = read_message(view, offset, check=False)

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from pyledger._core import LogView, StoredMessage, read_message, read_messages
-from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
+from pyledger.config.fields import checked_choice
+from pyledger.errors import ConfigError, CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import QueueRange
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, stored_between, time_ms
@@ -88,6 +89,7 @@ class StoreReader:
         Cost: after a clean shutdown a few reads, if queues and checkpoint name the last record, else one pass
         over the last log file; after an unclean shutdown one pass over what the checkpoint does not cover.
         """
+        checked_choice("on_corrupt", on_corrupt, ("error", "skip"))
         reader = cls(path, on_corrupt=on_corrupt, map_lazily=map_lazily)
         try:
             reader._load(progress)
@@ -241,7 +243,7 @@ class StoreReader:
         self,
         *,
         order: Literal["log", "queue"] = "log",
-        topics: Iterable[str] | None = None,
+        topics: str | Iterable[str] | None = None,
         queues: Iterable[int] | None = None,
         start_offset: int | None = None,
         end_offset: int | None = None,
@@ -257,7 +259,7 @@ class StoreReader:
         Args:
             order: `log`: every record as it was appended, prepared and rollback records too. `queue`: what
                 consumers can reach, by topic, queue id and queue offset.
-            topics: Only these topics.
+            topics: Only this topic, or these.
             queues: Only these queue ids.
             start_offset: From here on: a physical offset (bytes), with `order="queue"` a queue offset of each
                 queue.
@@ -276,8 +278,13 @@ class StoreReader:
         which requires store times to ascend from file to file.
         """
         self._check_open()
+        checked_choice("order", order, ("log", "queue"))
+        for name, count in (("limit", limit), ("tail", tail)):
+            if count is not None and count < 0:
+                raise ConfigError(name, f"{count} is below 0", "give a number of messages")
+        named = [topics] if isinstance(topics, str) else topics
         selection = Selection(
-            topics=None if topics is None else frozenset(topics),
+            topics=None if named is None else frozenset(named),
             queues=None if queues is None else frozenset(queues),
             since_ms=time_ms("since", since),
             until_ms=time_ms("until", until),
