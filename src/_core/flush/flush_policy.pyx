@@ -1,5 +1,5 @@
-# FlushPolicy: when a flush is worth while. Pure: time and positions are arguments, so a test can play any
-# story. One class serves the commit log, the consume queues, and the commit from a pool to the page cache;
+# FlushPolicy: when a flush is worthwhile. Pure: time and positions are arguments, so a test can replay any
+# history. One class serves the commit log, the consume queues, and the commit from a pool to the page cache;
 # docs/protocols/flush.md has the table.
 from _core.layout cimport OS_PAGE_SIZE
 from libc.stdint cimport int64_t

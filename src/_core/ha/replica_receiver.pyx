@@ -1,6 +1,6 @@
 # ReplicaReceiver: a master's frames from a socket into a ReplicaLog, and the reports back, in one loop of one
 # thread that needs no interpreter lock. It takes frames that are whole, in order, and go into the log's last
-# file; what is anything else it hands to its caller as it came, and the machine of the connection decides.
+# file; it passes anything else unchanged to its caller, and the state machine of the connection decides.
 # Invariant: between two calls of `run` the bytes that are held begin with a frame's header, and everything
 # before them is in the log.
 from _core.futex cimport load_word, monotonic_ns, replace_word, store_word

@@ -1,4 +1,4 @@
-# What dispatch holds of records that it has parsed, and of those for which a queue or the index had no place.
+# What dispatch keeps of parsed records, and of records that a queue or the index could not take.
 from _core.posix cimport store_release
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 

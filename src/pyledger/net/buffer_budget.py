@@ -1,9 +1,10 @@
 """The bytes that all connections of a server may hold together.
 
-Incomplete frames count, as do frames and requests that wait to be handled or answered, and answers that the
-kernel has not taken. Above the limit, a connection that holds more than a fair share, the limit divided by
-the number of connections, is not read from; the others are not affected. The largest holders without progress
-are aborted after `STALL_S`; when the limit is exceeded by a quarter, the largest are aborted at once.
+Incomplete frames count, as do frames and requests that wait to be handled or answered, and responses that
+the kernel has not accepted. Above the limit, a connection that holds more than a fair share, the limit
+divided by the number of connections, is not read from; the others are not affected. The largest holders
+without progress are aborted after `STALL_S`; when the limit is exceeded by a quarter, the largest are
+aborted at once.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The bytes that one connection still has to write.
 
-Buffers are kept in order and are not copied: a part of a mapped file is written from the mapping itself, and
-its view is held until then. While the kernel takes no more, the transport gets one small piece, only to be
-notified when the kernel takes bytes again; the rest waits here.
+Buffers are kept in order and are not copied: a part of a mapped file is written directly from the mapping,
+whose view is held until then. While the kernel accepts no more, the transport gets one small piece, so
+that it reports when the kernel accepts bytes again; the rest waits here.
 Invariant: on a plain connection the transport's own buffer is empty unless `blocked`.
 """
 

@@ -166,13 +166,15 @@ class Admin(Blocking[AsyncAdmin]):
             group: Consumer group.
             topic: Topic; all its queues.
             time: Ms since 1970, or a datetime with a time zone; -1 is the end of each queue, 0 its beginning.
-            force: Also move forward, over messages that were not consumed.
+            force: Also move forward, over messages that were not consumed. Brokers that move offsets
+                themselves, as ours and RocketMQ's from 5.0 do, always move both ways.
 
         Returns:
             The next queue offset to consume, by queue.
 
         Raises:
             NoRouteError: no name server knows the topic.
+            ConfigError: the time is before 1970 and not -1.
         """
         return self._wait(self._async.reset_offset(group, topic, time, force=force))
 

@@ -110,16 +110,16 @@ class PushConsumer(GroupConsumer):
         tls: TlsConfig | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        """A consumer that connects once it is started.
+        """Create a consumer; `start` connects it.
 
         Args:
-            group: The group; all its members subscribe to the same.
+            group: The group; all its members must have the same subscriptions.
             name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             listener: Processes a message: a function, or a coroutine function. A message is
                 processed unless it returns `ReconsumeLater` or raises.
             batch_listener: Instead of `listener`; gets up to `batch_count_max` messages at once.
             orderly: Process the messages of each queue in order; a failed one blocks its queue.
-            strategy: How members share queues; None: neighbouring queues, parts of one size.
+            strategy: How members share queues; None: contiguous ranges of equal size.
             config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.
@@ -176,14 +176,14 @@ class LitePullConsumer(GroupConsumer):
         tls: TlsConfig | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        """A consumer that connects once it is started.
+        """Create a consumer; `start` connects it.
 
         Args:
-            group: The group; all its members subscribe to the same.
+            group: The group; all its members must have the same subscriptions.
             name_servers: `host:port;host:port`; empty: those of `ClientConfig.name_servers`.
             auto_commit: Commit what is consumed, every `auto_commit_interval_ms` and at the end; otherwise
                 only `commit` does.
-            strategy: How members share queues; None: neighbouring queues, parts of one size.
+            strategy: How members share queues; None: contiguous ranges of equal size.
             config: How to consume; None: the defaults.
             client: Settings of the client, or a client to share with others.
             net: Limits of connections, for a client of its own.

@@ -131,7 +131,7 @@ class AsyncProducer(Lifecycle):
             RecordTooLargeError: the body or the properties are too large.
             SendError: it was not stored, or its result is not known.
 
-        Durability: as the broker is configured; `SendResult.status` reports what it missed.
+        Durability: as the broker is configured; `SendResult.status` reports which guarantee was not met.
         """
         return await self._start_send(
             message,

@@ -1,7 +1,7 @@
-"""Answers about a whole table: other connections are served while one is made.
+"""Responses with a whole table: other connections are served while one is built.
 
-A request of a few bytes may query all that others have registered. So an answer is kept until the table
-changes, and only one is made at a time; requests that arrive meanwhile wait for it, or for the next.
+A request of a few bytes may query all that others have registered. So a response is cached until the table
+changes, and only one is built at a time; requests that arrive meanwhile wait for it, or for the next.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ KEPT_MAX = 8
 
 
 class Made(NamedTuple):
-    """An answer that was made."""
+    """A response that was built."""
 
     number: int
-    """Counts the answers in the order in which they were begun, from 1."""
+    """Sequence number, from 1."""
     edition: Hashable
-    """Of the table, when it was begun."""
+    """Version of the table when the response was begun."""
     body: bytes
 
 

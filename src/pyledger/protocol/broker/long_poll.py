@@ -1,11 +1,10 @@
 """Pulls that found nothing, held until a message arrives or their time is over.
 
-A pull is parked at its queue. An arrival checks only that queue, a tick the pulls whose time is over, and a
-sweep one number of each queue, so that 100,000 parked pulls cost an arrival nothing.
+A pull is held at its queue. An arrival checks only that queue. A tick checks the pulls whose time is over. A
+sweep compares one number of each queue. So 100,000 held pulls cost an arrival nothing.
 
-Differs: upstream checks for pulls whose time is over every 5 s and so answers up to 5 s
-late; here a tick does
-at the time itself. Pulls of a closed connection are dropped; upstream runs them again.
+Differs: upstream checks every 5 s for pulls whose time is over, and answers up to 5 s late; here they are
+answered on time. Pulls of a closed connection are dropped; upstream runs them again.
 
 Source: RocketMQ broker/.../PullRequestHoldService.java, ManyPullRequest.java.
 """

@@ -23,7 +23,7 @@ log = logger("bookie")
 
 RETRY_S = 1.0
 NAME_TIMEOUT_MS = 30_000
-"""The session of an earlier process lasts 10 s, and the servers expire it only at one of their ticks."""
+"""The session of an earlier process lasts 10 s, and servers expire sessions only at their own ticks."""
 
 
 class BookieRegistration:

@@ -128,7 +128,7 @@ class MessageStore:
         return results
 
     async def aput(self, message: Message) -> PutResult:
-        """As `put`, for coroutines: all puts of a loop that wait share a flush, and need no threads."""
+        """As `put`, for coroutines. The callers of one event loop share a flush."""
         result = self._append(message)
         if waits(message):
             await self._durable((result,))
@@ -184,7 +184,7 @@ class MessageStore:
         return None if group is None else group.register(offset, asyncio.get_running_loop(), timeout_ms)
 
     def appender(self, topic: str, queue_id: int) -> QueueAppender | DurableAppender:
-        """An appender to one queue, for many messages: `put(body, …)` and `put_many(bodies, …)`.
+        """Return an appender for many messages to one queue: `put(body, …)` and `put_many(bodies, …)`.
 
         Durability: as `put`. With async flush it is the native appender. With sync flush each call waits for
             a flush, which the messages of one `put_many` share.
@@ -213,13 +213,13 @@ class MessageStore:
             topic: Topic of the queue.
             queue_id: Number of the queue.
             offset: First queue offset wanted (units).
-            max_count: Most messages; at most 32, or 8 of old messages on disk, as upstream.
-            max_bytes: Most bytes of records; at most 256 KiB, or 64 KiB from disk.
+            max_count: Maximum number of messages; never more than 32, or 8 if they must be read from disk.
+            max_bytes: Maximum size of their records; at most 256 KiB are returned, or 64 KiB from disk.
             tags: Only messages with one of these tags: `a || b`; None or `*`: all.
 
         Returns:
-            RocketMQ's status, the next offset, and the messages. The first message is returned whatever its
-            size.
+            RocketMQ's status, the next offset, and the messages. The first message is returned even if it
+            exceeds `max_bytes`.
         """
         return self._reader.get(topic, queue_id, offset, max_count, max_bytes, tags)
 
@@ -228,7 +228,7 @@ class MessageStore:
         return self._reader.messages(start_offset)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
-        """The message whose record begins at a physical offset (bytes).
+        """Return the message whose record begins at a physical offset (bytes).
 
         Raises:
             OffsetOutOfRangeError: outside the log.

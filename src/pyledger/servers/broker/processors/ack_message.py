@@ -41,7 +41,7 @@ class AckProcessor:
         }
 
     def acknowledge(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """200051."""
+        """Answer ACK_MESSAGE (200051)."""
         header = request.header(headers.AckMessageRequestHeader)
         handle = self._handle_of(header, end_allowed=True)
         if isinstance(handle, Rejection):
@@ -56,7 +56,7 @@ class AckProcessor:
         return outcome.then(partial(response_of, request))
 
     def acknowledge_batch(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """200151."""
+        """Answer BATCH_ACK_MESSAGE (200151)."""
         outcome: Outcome | None = None
         rejection: Rejection | None = None
         for one in request.body_as(BatchAckRequest).acks:
@@ -84,7 +84,7 @@ class AckProcessor:
         return outcome.then(partial(response_of, request))
 
     def change_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """200053."""
+        """Answer CHANGE_MESSAGE_INVISIBLETIME (200053)."""
         header = request.header(headers.ChangeInvisibleTimeRequestHeader)
         handle = self._handle_of(header, end_allowed=False)
         if isinstance(handle, Rejection):

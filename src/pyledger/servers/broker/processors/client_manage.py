@@ -136,7 +136,7 @@ class MemberProcessor:
             self._context.notify([notice])
 
     def unregister(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """35."""
+        """Answer UNREGISTER_CLIENT (35)."""
         header = request.header(UnregisterClientRequestHeader)
         tables = self._context.tables
         if header.producer_group:
@@ -150,7 +150,7 @@ class MemberProcessor:
         return request.response()
 
     def list_members(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """38."""
+        """Answer GET_CONSUMER_LIST_BY_GROUP (38)."""
         group = request.header(GetConsumerListByGroupRequestHeader).consumer_group
         ids = self._context.tables.consumers.client_ids(group)
         if not ids:
@@ -158,7 +158,7 @@ class MemberProcessor:
         return request.response(body=ConsumerIds(consumer_id_list=tuple(ids)).encode())
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """46."""
+        """Answer CHECK_CLIENT_CONFIG (46)."""
         wanted = request.body_as(CheckClientConfig).subscription_data
         if wanted is None or (rule := wanted.rule()).by_tag:
             return request.response()

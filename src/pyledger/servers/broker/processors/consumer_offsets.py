@@ -32,7 +32,7 @@ class OffsetProcessor:
         }
 
     def query_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """14."""
+        """Answer QUERY_CONSUMER_OFFSET (14)."""
         header = request.header(headers.QueryConsumerOffsetRequestHeader)
         topic, queue_id = header.topic, header.queue_id
         committed = self._context.tables.offsets.committed(header.consumer_group, topic, queue_id)
@@ -48,7 +48,7 @@ class OffsetProcessor:
         return request.response(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
 
     def update_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """15."""
+        """Answer UPDATE_CONSUMER_OFFSET (15)."""
         header = request.header(headers.UpdateConsumerOffsetRequestHeader)
         group, topic = header.consumer_group, header.topic
         tables, now_ms = self._context.tables, self._context.now_ms()

@@ -29,7 +29,7 @@ class EndTransactionProcessor:
         return {RequestCode.END_TRANSACTION: self.end}
 
     def end(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """37."""
+        """Answer END_TRANSACTION (37)."""
         header = request.header(EndTransactionRequestHeader)
         if self._context.broker_state.slave:
             return request.response(ResponseCode.SLAVE_NOT_AVAILABLE, "end it at the master")

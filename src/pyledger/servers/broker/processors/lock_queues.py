@@ -23,7 +23,7 @@ class LockProcessor:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     def lock(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """41."""
+        """Answer LOCK_BATCH_MQ (41)."""
         body = request.body_as(LockBatchRequest)
         taken = self._context.tables.locks.lock(
             body.consumer_group or "", body.mq_set, body.client_id or "", self._context.now_ms()
@@ -31,7 +31,7 @@ class LockProcessor:
         return request.response(body=LockBatchResponse(lock_ok_mq_set=tuple(taken)).encode())
 
     def unlock(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """42."""
+        """Answer UNLOCK_BATCH_MQ (42)."""
         body = request.body_as(LockBatchRequest)
         self._context.tables.locks.unlock(body.consumer_group or "", body.mq_set, body.client_id or "")
         return request.response()

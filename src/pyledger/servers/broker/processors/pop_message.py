@@ -98,7 +98,7 @@ class PopProcessor:
     # --- pop
 
     def pop(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """200050."""
+        """Answer POP_MESSAGE (200050)."""
         header = request.header(headers.PopMessageRequestHeader)
         return self._context.stored(partial(self._check_pop, connection, request, header))
 

@@ -89,7 +89,7 @@ class PullProcessor:
         return dict.fromkeys(PULLS, self.pull)
 
     def pull(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """11, 361."""
+        """Answer PULL_MESSAGE (11), LITE_PULL_MESSAGE (361)."""
         header = request.header(PullMessageRequestHeader)
         return self._context.stored(partial(self._pull, connection, request, header))
 

@@ -42,7 +42,7 @@ class AssignmentProcessor:
         return {RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode}
 
     def query(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """400."""
+        """Answer QUERY_ASSIGNMENT (400)."""
         return asyncio.ensure_future(self._query(request, request.body_as(QueryAssignmentRequest)))
 
     async def _query(self, request: RemotingCommand, body: QueryAssignmentRequest) -> RemotingCommand:
@@ -72,7 +72,7 @@ class AssignmentProcessor:
         return request.response(body=QueryAssignmentResponse(message_queue_assignments=assignments).encode())
 
     def get_modes(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """402."""
+        """Answer GET_ALL_MESSAGE_REQUEST_MODE (402)."""
         table: dict[str, dict[str, MessageRequestModeRequest]] = {}
         for (topic, group), mode in self._context.tables.modes.modes.items():
             table.setdefault(topic, {})[group] = MessageRequestModeRequest(
@@ -84,7 +84,7 @@ class AssignmentProcessor:
         return request.response(body=MessageRequestModes(message_request_mode_map=table).encode())
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """401."""
+        """Answer SET_MESSAGE_REQUEST_MODE (401)."""
         body = request.body_as(MessageRequestModeRequest)
         topic, group = body.topic or "", body.consumer_group or ""
         tables = self._context.tables

@@ -38,7 +38,7 @@ class QueryProcessor:
         }
 
     def query_messages(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """12."""
+        """Answer QUERY_MESSAGE (12)."""
         header = request.header(headers.QueryMessageRequestHeader)
         count = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
@@ -57,7 +57,7 @@ class QueryProcessor:
         return None
 
     def view_message(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """33."""
+        """Answer VIEW_MESSAGE_BY_ID (33)."""
         header = request.header(headers.ViewMessageRequestHeader)
         try:
             found = self._store.message_at(header.offset)
@@ -70,26 +70,26 @@ class QueryProcessor:
         return None
 
     def search_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """29."""
+        """Answer SEARCH_OFFSET_BY_TIMESTAMP (29)."""
         header = request.header(headers.SearchOffsetRequestHeader)
         upper = header.boundary_type == headers.BoundaryType.UPPER
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         return request.response(header=headers.SearchOffsetResponseHeader(offset=offset))
 
     def get_max_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """30."""
+        """Answer GET_MAX_OFFSET (30)."""
         header = request.header(headers.GetMaxOffsetRequestHeader)
         held = self._store.queue_range(header.topic, header.queue_id)
         return request.response(header=headers.GetMaxOffsetResponseHeader(offset=held.max_offset))
 
     def get_min_offset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """31."""
+        """Answer GET_MIN_OFFSET (31)."""
         header = request.header(headers.GetMinOffsetRequestHeader)
         held = self._store.queue_range(header.topic, header.queue_id)
         return request.response(header=headers.GetMinOffsetResponseHeader(offset=held.min_offset))
 
     def get_earliest_time(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """32."""
+        """Answer GET_EARLIEST_MSG_STORETIME (32)."""
         header = request.header(headers.GetEarliestMsgStoretimeRequestHeader)
         held = self._store.queue_range(header.topic, header.queue_id)
         time_ms = store_time_ms(self._store, header.topic, header.queue_id, held.min_offset)

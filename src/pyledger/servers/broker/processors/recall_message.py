@@ -30,7 +30,7 @@ class RecallProcessor:
         return {RequestCode.RECALL_MESSAGE: self.recall}
 
     def recall(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """370."""
+        """Answer RECALL_MESSAGE (370)."""
         header = request.header(RecallMessageRequestHeader)
         context = self._context
         handle = check_recall(

@@ -53,7 +53,7 @@ class ReplyProcessor:
         return dict.fromkeys(codes, self.reply)
 
     def reply(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """324, 325."""
+        """Answer SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325)."""
         header = request.header(SendMessageRequestHeader)
         return self._context.stored(partial(self._reply, connection, request, header))
 

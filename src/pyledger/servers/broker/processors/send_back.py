@@ -32,7 +32,7 @@ class SendBackProcessor:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """36."""
+        """Answer CONSUMER_SEND_MSG_BACK (36)."""
         header = request.header(ConsumerSendMsgBackRequestHeader)
         return self._context.stored(partial(self._send_back, connection, request, header))
 

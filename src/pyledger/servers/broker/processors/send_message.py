@@ -95,7 +95,7 @@ class SendProcessor:
         return b"".join(encode_frame(self._response(command, code, outcome.problem)) for command in rejected)
 
     def send(self, connection: Connection, request: RemotingCommand) -> Reply:
-        """10, 310, 320."""
+        """Answer SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320)."""
         header = request.header(SendMessageRequestHeader)
         if not len(request.body):
             return self._response(request, ResponseCode.SYSTEM_ERROR, NO_BODY)

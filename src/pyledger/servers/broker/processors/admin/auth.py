@@ -55,7 +55,7 @@ class AuthProcessor:
     # --- changes
 
     def create_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3001."""
+        """Answer AUTH_CREATE_USER (3001)."""
         name = request.header(headers.UserRequestHeader).username or ""
         requester, document = self._requester(request), body_of(request)
         return self._change(
@@ -63,7 +63,7 @@ class AuthProcessor:
         )
 
     def update_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3002."""
+        """Answer AUTH_UPDATE_USER (3002)."""
         name = request.header(headers.UserRequestHeader).username or ""
         requester, document = self._requester(request), body_of(request)
         return self._change(
@@ -71,7 +71,7 @@ class AuthProcessor:
         )
 
     def delete_user(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3003."""
+        """Answer AUTH_DELETE_USER (3003)."""
         name = request.header(headers.UserRequestHeader).username or ""
         requester = self._requester(request)
         return self._change(request, lambda rules: admin_changes.delete_user(rules, requester, name))
@@ -82,7 +82,7 @@ class AuthProcessor:
         return self._change(request, lambda rules: admin_changes.put_acl(rules, subject, document))
 
     def delete_acl(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3008."""
+        """Answer AUTH_DELETE_ACL (3008)."""
         header = request.header(headers.DeleteAclRequestHeader)
         what = header.subject or "", header.policy_type, header.resource
         return self._change(request, lambda rules: admin_changes.delete_acl(rules, *what))
@@ -111,7 +111,7 @@ class AuthProcessor:
         return answered(request, next((one for one in found if one["username"] == name), None))
 
     def list_users(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3005."""
+        """Answer AUTH_LIST_USER (3005)."""
         rules, part = self._policies(), request.header(headers.ListUsersRequestHeader).filter or ""
         if isinstance(rules, Objection):
             return response_of(request, rules)
@@ -125,7 +125,7 @@ class AuthProcessor:
         return response_of(request, found) if isinstance(found, Objection) else answered(request, found)
 
     def list_acls(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """3010."""
+        """Answer AUTH_LIST_ACL (3010)."""
         rules, header = self._policies(), request.header(headers.ListAclsRequestHeader)
         if isinstance(rules, Objection):
             return response_of(request, rules)

@@ -62,7 +62,7 @@ class SettingsProcessor:
         return {RequestCode.UPDATE_BROKER_CONFIG: self.update}
 
     def get(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """26."""
+        """Answer GET_BROKER_CONFIG (26)."""
         context = self._context
         others = {
             "messageDelayLevel": DELAY_LEVELS,
@@ -78,7 +78,7 @@ class SettingsProcessor:
         return request.response(header=GetBrokerConfigResponseHeader(version=version), body=text.encode())
 
     def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """25."""
+        """Answer UPDATE_BROKER_CONFIG (25)."""
         try:
             wanted = properties.parse(str(request.body, "utf-8"))
         except (ConfigError, UnicodeDecodeError) as problem:

@@ -69,14 +69,14 @@ class GroupProcessor:
     # --- changes
 
     def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """200."""
+        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
         if not len(request.body):
             return request.response()
         wanted = request.body_as(SubscriptionGroup)
         return self._context.stored(partial(self._update, request, (wanted,)))
 
     def update_list(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """225."""
+        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
         wanted = request.body_as(SubscriptionGroupList).group_config_list
         return self._context.stored(partial(self._update, request, wanted))
 
@@ -88,7 +88,7 @@ class GroupProcessor:
         return request.response()
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """207."""
+        """Answer DELETE_SUBSCRIPTIONGROUP (207)."""
         header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
         return self._context.stored(partial(self._delete, request, header))
 
@@ -146,7 +146,7 @@ class GroupProcessor:
     # --- queries of members
 
     def get_consumers(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """203."""
+        """Answer GET_CONSUMER_CONNECTION_LIST (203)."""
         name = request.header(headers.GetConsumerConnectionListRequestHeader).consumer_group
         group = self._tables.consumers.groups.get(name)
         if group is None:
@@ -162,7 +162,7 @@ class GroupProcessor:
         return request.response(body=body.encode())
 
     def get_producers(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """204."""
+        """Answer GET_PRODUCER_CONNECTION_LIST (204)."""
         name = request.header(headers.GetProducerConnectionListRequestHeader).producer_group
         members = self._tables.producers.members(name)
         if not members:
@@ -171,7 +171,7 @@ class GroupProcessor:
         return request.response(body=body.encode())
 
     def get_all_producers(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """328."""
+        """Answer GET_ALL_PRODUCER_INFO (328)."""
         found = {
             group: tuple(
                 membership.ProducerMember(
@@ -197,7 +197,7 @@ class GroupProcessor:
         return request.response(body=GroupList(group_list=tuple(sorted(found))).encode())
 
     def get_topics_of_group(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """343."""
+        """Answer QUERY_TOPICS_BY_CONSUMER (343)."""
         group = request.header(headers.QueryTopicsByConsumerRequestHeader).group
         topics = tuple(self._tables.offsets.topics_of_group(group))
         return request.response(body=TopicList(topic_list=topics, broker_addr=self._context.address).encode())

@@ -44,7 +44,7 @@ class InspectionProcessor:
         return {RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume}
 
     def query_queue(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """321."""
+        """Answer QUERY_CONSUME_QUEUE (321)."""
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id = header.topic or "", header.queue_id
         store, tables = self._context.store, self._context.tables

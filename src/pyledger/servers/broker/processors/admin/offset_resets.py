@@ -56,7 +56,7 @@ class ResetProcessor:
         }
 
     def get_all(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """43."""
+        """Answer GET_ALL_CONSUMER_OFFSET (43)."""
         return asyncio.ensure_future(self._get_all(request))
 
     async def _get_all(self, request: RemotingCommand) -> RemotingCommand:
@@ -67,13 +67,13 @@ class ResetProcessor:
         return asyncio.to_thread(encoded_offsets, offsets, self._offsets.version)
 
     def get_delays(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """45."""
+        """Answer GET_ALL_DELAY_OFFSET (45)."""
         delays = self._context.tables.delays
         body = DelayOffsetTable(offset_table=delays.offsets, data_version=delays.version)
         return request.response(body=body.encode())
 
     def get_corrections(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """308."""
+        """Answer QUERY_CORRECTION_OFFSET (308)."""
         header = request.header(QueryCorrectionOffsetRequestHeader)
         topic = header.topic
         found = self._offsets.corrections(
@@ -101,7 +101,7 @@ class ResetProcessor:
         return request.response()
 
     def reset(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """222."""
+        """Answer INVOKE_BROKER_TO_RESET_OFFSET (222)."""
         header = request.header(ResetOffsetRequestHeader)
         topic = self._context.tables.topics.find(header.topic)
         if topic is None:

@@ -34,7 +34,7 @@ class ReplicationProcessor:
         return {}
 
     def get_status(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """907."""
+        """Answer GET_BROKER_HA_STATUS (907)."""
         return request.response(body=self._context.replication.status().encode())
 
     def get_timers(self, _connection: Connection, request: RemotingCommand) -> Reply:

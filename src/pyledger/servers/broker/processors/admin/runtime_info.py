@@ -63,7 +63,7 @@ class RuntimeProcessor:
         )
 
     def clean(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """27, 306, 316, 329."""
+        """Answer TRIGGER_DELETE_FILES and its variants (27, 306, 316, 329)."""
         return asyncio.ensure_future(self._clean(request))
 
     async def _clean(self, request: RemotingCommand) -> RemotingCommand:
@@ -71,7 +71,7 @@ class RuntimeProcessor:
         return request.response()
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """315."""
+        """Answer VIEW_BROKER_STATS_DATA (315)."""
         header = request.header(headers.ViewBrokerStatsDataRequestHeader)
         spans = spans_of(self._context.counts, header.stats_name, header.stats_key)
         if spans is None:
@@ -82,7 +82,7 @@ class RuntimeProcessor:
         return request.response(body=body.encode())
 
     def get_runtime(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """28."""
+        """Answer GET_BROKER_RUNTIME_INFO (28)."""
         return asyncio.ensure_future(self._get_runtime(request))
 
     async def _get_runtime(self, request: RemotingCommand) -> RemotingCommand:

@@ -60,7 +60,7 @@ class TopicProcessor:
     # --- changes
 
     def update(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """17."""
+        """Answer UPDATE_AND_CREATE_TOPIC (17)."""
         header = request.header(headers.CreateTopicRequestHeader)
         try:
             change = parse_change(header.attributes or "")
@@ -139,7 +139,7 @@ class TopicProcessor:
         return asyncio.to_thread(table.encode)
 
     def get_one(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """351."""
+        """Answer GET_TOPIC_CONFIG (351)."""
         name = request.header(headers.GetTopicConfigRequestHeader).topic
         topic = self._topics.find(name)
         if topic is None:
@@ -148,7 +148,7 @@ class TopicProcessor:
         return request.response(body=encode_body(topic.document()))
 
     def get_stats(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """202."""
+        """Answer GET_TOPIC_STATS_INFO (202)."""
         name = request.header(headers.GetTopicStatsInfoRequestHeader).topic
         topic = self._topics.find(name)
         if topic is None:
@@ -166,7 +166,7 @@ class TopicProcessor:
         return request.response(body=stats.encode())
 
     def get_system_topics(self, _connection: Connection, request: RemotingCommand) -> Reply:
-        """305."""
+        """Answer GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
         known = (name for name in self._topics.topics if self._topics.is_system(name))
         found = tuple(dict.fromkeys((*sorted(SYSTEM_TOPICS), *known)))
         return request.response(body=TopicList(topic_list=found).encode())
