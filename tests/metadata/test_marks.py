@@ -164,7 +164,7 @@ def test_the_switch_and_the_delay(opened: Open) -> None:
 def test_the_oldest_candidate_is_auditor(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         assert await one.election.auditor() is None
-        first, second = one.election.campaign("one"), two.election.stand("two")
+        first, second = one.election.campaign("one"), two.election.campaign("two")
         assert await anext(first)
         assert not await anext(second)
         for cluster in (one, two):
@@ -182,7 +182,7 @@ def test_an_auditor_whose_session_ends_is_followed(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
         third = opened()
         await third.start()
-        first, second = third.election.campaign("three"), two.election.stand("two")
+        first, second = third.election.campaign("three"), two.election.campaign("two")
         assert await anext(first)
         assert not await anext(second)
         waiting = asyncio.create_task(anext(second))
@@ -197,7 +197,7 @@ def test_an_auditor_whose_session_ends_is_followed(opened: Open) -> None:
 
 def test_a_lost_vote_is_cast_again(opened: Open) -> None:
     async def scenario(one: Cluster, two: Cluster) -> None:
-        first, second = one.election.campaign("one"), two.election.stand("two")
+        first, second = one.election.campaign("one"), two.election.campaign("two")
         assert await anext(first)
         assert not await anext(second)
         folder = f"{one.root}/underreplication/auditorelection"

@@ -330,7 +330,7 @@ def test_a_checkpoint_with_more_than_is_asked_for_is_an_error(tmp_path: Path) ->
     [
         ({"endingOffsets": '{"orders": {"0": 1}}'}, "a stream has no end"),
         ({"endingTimestamp": "1"}, "a stream has no end"),
-        ({"includeUnindexed": "true"}, "not a position in a stream"),
+        ({"includeUnindexed": "true"}, "no offsets for records"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "many"}, "at least 1"),
     ],

@@ -64,7 +64,8 @@ def test_the_first_file_that_is_a_link_is_named(tmp_path: Path) -> None:
     linked(file, tmp_path / "victim")
     found = pyledger("repair", store, "--json")
     assert found.code == 3
-    assert found.error["message"].startswith(f"cannot cut {file}: it is a symbolic link, which only folders")
+    problem = f"cannot truncate {file}: it is a symbolic link, which only folders"
+    assert found.error["message"].startswith(problem)
 
 
 def test_linked_folders_are_a_part_of_the_store(tmp_path: Path) -> None:

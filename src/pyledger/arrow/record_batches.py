@@ -45,6 +45,7 @@ log = logging.getLogger("pyledger.arrow")
 OnCorrupt = Literal["error", "skip"]
 Plan = Literal["auto", "log", "queue"]
 
+PLANS = ("auto", "log", "queue")
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 
@@ -231,9 +232,7 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
             starting_offsets=starting_offsets, ending_offsets=ending_offsets, since=since, until=until,
             include_unindexed=include_unindexed,
         )  # fmt: skip
-        parts = plan_partitions(
-            source, selection, plan=checked_choice("plan", plan, ("auto", "log", "queue"))
-        )
+        parts = plan_partitions(source, selection, plan=checked_choice("plan", plan, PLANS))
         _report_lost_end(source, on_corrupt, on_skip)
     return Scan(parts, reading, path if isinstance(path, StoreReader) else None)
 
@@ -288,7 +287,7 @@ def plan(
         parts = plan_partitions(
             source,
             select_rows(source, **selection),
-            plan=checked_choice("plan", plan, ("auto", "log", "queue")),
+            plan=checked_choice("plan", plan, PLANS),
             min_partitions=min_partitions,
             spread=spread,
             max_partition_bytes=max_partition_bytes,

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyledger.client.producer.message_preparation import properties_of
-from pyledger.client.producer.send_result import SendStatus
-from pyledger.client.producer.sender import result_of
+from pyledger.client.producer.send_result import SendStatus, result_of
 from pyledger.model import names
 from pyledger.model.message import Message, MessageQueue
 from pyledger.wire.record.batch import BatchItem, encode_batch

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from pyledger.errors import BrokerError, RemotingError, SendError, WireError
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.model.sys_flag import TransactionType
-from pyledger.wire.remoting.native_codec import set_send_result
+from pyledger.wire.remoting.command import RemotingCommand
+from pyledger.wire.remoting.headers.send import SendMessageResponseHeader
+from pyledger.wire.remoting.native_codec import PendingSend, set_send_result
 
 
 class SendStatus(StrEnum):
@@ -66,3 +69,31 @@ class TransactionResult:
 
     sent: SendResult
     state: TransactionState
+
+
+def given_up(out: PendingSend, failure: RemotingError | WireError) -> SendError:
+    """Return the error of a send whose last attempt failed."""
+    error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
+    error.__cause__ = failure
+    return error
+
+
+def result_of(out: PendingSend, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
+    """Return the result that a broker's response contains.
+
+    Raises:
+        BrokerError: the message is not stored.
+    """
+    status = STATUS_OF_CODE.get(answer.code)  # type: ignore[call-overload]
+    if status is None:
+        raise BrokerError(answer.code, answer.remark, address)
+    header = answer.header(SendMessageResponseHeader)
+    return SendResult(
+        status,
+        out.unique_key,
+        header.msg_id,
+        MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        header.queue_offset,
+        header.transaction_id,
+        header.recall_handle,
+    )

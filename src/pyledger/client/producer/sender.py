@@ -13,17 +13,15 @@ from collections.abc import Callable, Sequence
 
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance
-from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, SendStatus, given_up, result_of
 from pyledger.config.client import ProducerConfig
 from pyledger.errors import (
-    BrokerError,
     ConfigError,
     IllegalMessageError,
     RemotingConnectError,
     RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
-    SendError,
     WireError,
 )
 from pyledger.model.message import MessageQueue
@@ -33,7 +31,7 @@ from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.client.queue_selection import FaultStrategy, FaultTable
 from pyledger.protocol.client.send_retry import SendMode, tries_again
 from pyledger.wire.remoting.command import FLAG_ONEWAY, RemotingCommand
-from pyledger.wire.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
+from pyledger.wire.remoting.headers.send import SendMessageRequestHeader
 from pyledger.wire.remoting.native_codec import PendingSend, SendHead
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
@@ -478,31 +476,3 @@ class Sender:
             )
             found = self._fields[queue, code] = header.encode(code)
         return found
-
-
-def given_up(out: PendingSend, failure: RemotingError | WireError) -> SendError:
-    """Return the error of a send whose last attempt failed."""
-    error = SendError(out.topic, len(out.tried), ", ".join(dict.fromkeys(out.tried)), str(failure))
-    error.__cause__ = failure
-    return error
-
-
-def result_of(out: PendingSend, queue: MessageQueue, answer: RemotingCommand, address: str) -> SendResult:
-    """Return the result that a broker's response contains.
-
-    Raises:
-        BrokerError: the message is not stored.
-    """
-    status = STATUS_OF_CODE.get(answer.code)  # type: ignore[call-overload]
-    if status is None:
-        raise BrokerError(answer.code, answer.remark, address)
-    header = answer.header(SendMessageResponseHeader)
-    return SendResult(
-        status,
-        out.unique_key,
-        header.msg_id,
-        MessageQueue(queue.topic, queue.broker_name, header.queue_id),
-        header.queue_offset,
-        header.transaction_id,
-        header.recall_handle,
-    )

@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pyledger._core import LogView, StoredMessage, read_message, read_messages
 from pyledger.config.fields import checked_choice
-from pyledger.errors import ConfigError, CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
+from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import QueueRange
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, stored_between, time_ms
@@ -31,7 +31,7 @@ from pyledger.store.reading.mapped_files import MappedFiles
 from pyledger.store.reading.queue_ends import QueueEnd
 from pyledger.store.reading.record_hints import RecordHints
 from pyledger.store.reading.recovered_queues import RecoveredQueues, recover_queues
-from pyledger.store.reading.selection import Selection, carries_key
+from pyledger.store.reading.selection import Selection, carries_key, check_reading
 from pyledger.wire.record.message_id import decode_message_id
 
 OnCorrupt = Literal["error", "skip"]
@@ -261,8 +261,7 @@ class StoreReader:
                 consumers can reach, by topic, queue id and queue offset.
             topics: Only this topic, or these.
             queues: Only these queue ids.
-            start_offset: From here on: a physical offset (bytes), with `order="queue"` a queue offset of each
-                queue.
+            start_offset: Start: a physical offset (bytes), or with `order="queue"` an offset of each queue.
             end_offset: End of the range, exclusive.
             since: Stored at or after this time: ms since 1970, or a datetime with a time zone.
             until: Stored before this time.
@@ -278,13 +277,9 @@ class StoreReader:
         which requires store times to ascend from file to file.
         """
         self._check_open()
-        checked_choice("order", order, ("log", "queue"))
-        for name, count in (("limit", limit), ("tail", tail)):
-            if count is not None and count < 0:
-                raise ConfigError(name, f"{count} is below 0", "give a number of messages")
-        named = [topics] if isinstance(topics, str) else topics
+        check_reading(order, limit, tail)
         selection = Selection(
-            topics=None if named is None else frozenset(named),
+            topics=None if topics is None else frozenset([topics] if isinstance(topics, str) else topics),
             queues=None if queues is None else frozenset(queues),
             since_ms=time_ms("since", since),
             until_ms=time_ms("until", until),

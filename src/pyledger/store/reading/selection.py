@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
+from pyledger.config.fields import checked_choice
+from pyledger.errors import ConfigError
 from pyledger.model.tags import java_hash
 
 
@@ -46,3 +48,15 @@ class Selection:
 def carries_key(message: StoredMessage, key: str) -> bool:
     """Whether the index files a message under a key: its client id, or one of its keys."""
     return key == message.unique_key or key in (message.keys or "").split(" ")
+
+
+def check_reading(order: str, limit: int | None, tail: int | None) -> None:
+    """Check the arguments of `StoreReader.messages` that select no message by itself.
+
+    Raises:
+        ConfigError: an unknown order, or a count below 0.
+    """
+    checked_choice("order", order, ("log", "queue"))
+    for name, count in (("limit", limit), ("tail", tail)):
+        if count is not None and count < 0:
+            raise ConfigError(name, f"{count} is below 0", "give a number of messages")
