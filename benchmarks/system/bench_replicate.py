@@ -25,7 +25,7 @@ from benchmarks.load.frames import FrameSource
 from benchmarks.load.rounds import Rounds
 from benchmarks.peers.brokers import JAVA_VERSION, PATIENT, RunningBroker, pid_of_listener, serving
 from pyledger._core import LogView, MappedFile, scan
-from pyledger.client.admin.ha import ReplicationAdmin, Standing
+from pyledger.client.admin.ha import BrokerHaState, ReplicationAdmin
 from pyledger.config.client import ClientConfig
 from tests.interop.peers import free_ports, run_alone
 from tests.interop.peers import serving as java_serving
@@ -40,10 +40,10 @@ pytestmark = pytest.mark.usefixtures("native_load")
 PAIR_HEAP = "-Xms1g -Xmx1g -XX:MaxDirectMemorySize=1g"
 
 
-def status(address: str) -> Standing:
+def status(address: str) -> BrokerHaState:
     """How a broker stands."""
 
-    async def ask() -> Standing:
+    async def ask() -> BrokerHaState:
         async with ReplicationAdmin(client=ClientConfig(name_servers=address)) as tool:
             return await tool.status(address)
 
