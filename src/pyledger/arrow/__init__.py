@@ -10,7 +10,6 @@ from pyledger.arrow.record_batches import (
     COLUMNS,
     DEFAULT_COLUMNS,
     SCHEMA,
-    OnCorrupt,
     Plan,
     Scan,
     Skipped,
@@ -20,6 +19,7 @@ from pyledger.arrow.record_batches import (
     schema_for,
 )
 from pyledger.arrow.scan_plan import Partition, partition_from_json
+from pyledger.store.reading.reader import OnCorrupt
 
 __all__ = [
     "COLUMNS",

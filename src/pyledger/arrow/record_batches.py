@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
 
 from pyledger._core import ColumnBuilder, LogView, find_next_record
 from pyledger.arrow.arguments import Offsets, RowKeywords, queue_offsets
@@ -27,12 +27,12 @@ from pyledger.arrow.scan_plan import (
     plan_partitions,
     resolve_queues,
 )
-from pyledger.config.fields import checked_choice
+from pyledger.config.fields import checked_choice, checked_limit
 from pyledger.errors import ConfigError, CorruptRecordError
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, time_ms
 from pyledger.store.reading.log_end import Damage
-from pyledger.store.reading.reader import StoreReader
+from pyledger.store.reading.reader import OnCorrupt, StoreReader
 from pyledger.store.reading.wanted_ranges import wanted_ranges
 
 try:
@@ -42,10 +42,8 @@ except ImportError as error:
 
 log = logging.getLogger("pyledger.arrow")
 
-OnCorrupt = Literal["error", "skip"]
 Plan = Literal["auto", "log", "queue"]
 
-PLANS = ("auto", "log", "queue")
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 
@@ -232,7 +230,7 @@ def scan(  # noqa: PLR0913  each argument narrows or shapes the rows by itself
             starting_offsets=starting_offsets, ending_offsets=ending_offsets, since=since, until=until,
             include_unindexed=include_unindexed,
         )  # fmt: skip
-        parts = plan_partitions(source, selection, plan=checked_choice("plan", plan, PLANS))
+        parts = plan_partitions(source, selection, plan=checked_choice("plan", plan, get_args(Plan)))
         _report_lost_end(source, on_corrupt, on_skip)
     return Scan(parts, reading, path if isinstance(path, StoreReader) else None)
 
@@ -278,16 +276,13 @@ def plan(
     Raises:
         CorruptRecordError: the end of the log is missing.
     """
-    for name, limit in (
-        ("max_partition_bytes", max_partition_bytes), ("max_partition_records", max_partition_records)
-    ):  # fmt: skip
-        if limit is not None and limit < 1:
-            raise ConfigError(name, f"{limit} is below 1")
-    with _opened(path, checked_choice("on_corrupt", on_corrupt, ("error", "skip"))) as source:
+    checked_limit("max_partition_bytes", max_partition_bytes, 1)
+    checked_limit("max_partition_records", max_partition_records, 1)
+    with _opened(path, checked_choice("on_corrupt", on_corrupt, get_args(OnCorrupt))) as source:
         parts = plan_partitions(
             source,
             select_rows(source, **selection),
-            plan=checked_choice("plan", plan, PLANS),
+            plan=checked_choice("plan", plan, get_args(Plan)),
             min_partitions=min_partitions,
             spread=spread,
             max_partition_bytes=max_partition_bytes,
@@ -399,11 +394,11 @@ def _reading(
     on_skip: Callable[[Skipped], None] | None, check_crcs: bool,
 ) -> _Reading:  # fmt: skip
     schema_for(schema.names)
-    if rows < 1 or size < 1:
-        raise ConfigError("batch_rows" if rows < 1 else "batch_bytes", "is below 1")
+    checked_limit("batch_rows", rows, 1)
+    checked_limit("batch_bytes", size, 1)
     return _Reading(
         columns=tuple(schema.names), schema=schema, batch_rows=rows, batch_bytes=size, decompress=decompress,
-        on_corrupt=checked_choice("on_corrupt", on_corrupt, ("error", "skip")), on_skip=on_skip,
+        on_corrupt=checked_choice("on_corrupt", on_corrupt, get_args(OnCorrupt)), on_skip=on_skip,
         check_crcs=check_crcs,
     )  # fmt: skip
 

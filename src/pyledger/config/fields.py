@@ -199,6 +199,16 @@ def checked_choice(name: str, value: C, allowed: Sequence[str]) -> C:
     return value
 
 
+def checked_limit(name: str, value: int | None, least: int) -> None:
+    """Check an argument that bounds a number; None is no bound.
+
+    Raises:
+        ConfigError: it is below the least value.
+    """
+    if value is not None and value < least:
+        raise ConfigError(name, f"{value} is below {least}", f"give {least} or more")
+
+
 def changed(
     kind: type[S],
     config: S | None,

@@ -56,6 +56,9 @@ def check_group(group: str, reserved: str) -> None:
         )
 
 
+BODY_TYPES = bytes, bytearray, memoryview
+
+
 def check_body(message: Message, limit_bytes: int) -> None:
     """Check the size of a body.
 
@@ -64,7 +67,7 @@ def check_body(message: Message, limit_bytes: int) -> None:
         RecordTooLargeError: it is larger than the limit.
     """
     body: object = message.body
-    if not isinstance(body, bytes | bytearray | memoryview):
+    if not isinstance(body, BODY_TYPES):
         kind = type(body).__name__
         raise IllegalMessageError(f"the body for {message.topic} is {kind}, not bytes; encode it first")
     if not message.body:

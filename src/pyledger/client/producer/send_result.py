@@ -83,11 +83,15 @@ def result_of(out: PendingSend, queue: MessageQueue, answer: RemotingCommand, ad
 
     Raises:
         BrokerError: the message is not stored.
+        SendError: the response is malformed.
     """
     status = STATUS_OF_CODE.get(answer.code)  # type: ignore[call-overload]
     if status is None:
         raise BrokerError(answer.code, answer.remark, address)
-    header = answer.header(SendMessageResponseHeader)
+    try:
+        header = answer.header(SendMessageResponseHeader)
+    except WireError as error:
+        raise given_up(out, error) from error
     return SendResult(
         status,
         out.unique_key,

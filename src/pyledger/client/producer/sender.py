@@ -22,7 +22,7 @@ from pyledger.errors import (
     RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
-    WireError,
+    SendError,
 )
 from pyledger.model.message import MessageQueue
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
@@ -287,8 +287,8 @@ class Sender:
             except RemotingError as error:
                 self._failed(out, error)
                 return
-            except WireError as error:
-                self._end(out, None, given_up(out, error))
+            except SendError as error:
+                self._end(out, None, error)
                 return
         if result.status is SendStatus.OK or not self._config.retry_when_not_stored_ok:
             self._end(out, result, None)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pyledger._core import LogView, StoredMessage, read_message, read_messages
 from pyledger.config.fields import checked_choice
@@ -89,7 +89,7 @@ class StoreReader:
         Cost: after a clean shutdown a few reads, if queues and checkpoint name the last record, else one pass
         over the last log file; after an unclean shutdown one pass over what the checkpoint does not cover.
         """
-        checked_choice("on_corrupt", on_corrupt, ("error", "skip"))
+        checked_choice("on_corrupt", on_corrupt, get_args(OnCorrupt))
         reader = cls(path, on_corrupt=on_corrupt, map_lazily=map_lazily)
         try:
             reader._load(progress)

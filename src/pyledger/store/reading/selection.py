@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyledger._core import StoredMessage
-from pyledger.config.fields import checked_choice
-from pyledger.errors import ConfigError
+from pyledger.config.fields import checked_choice, checked_limit
 from pyledger.model.tags import java_hash
 
 
@@ -57,6 +56,5 @@ def check_reading(order: str, limit: int | None, tail: int | None) -> None:
         ConfigError: an unknown order, or a count below 0.
     """
     checked_choice("order", order, ("log", "queue"))
-    for name, count in (("limit", limit), ("tail", tail)):
-        if count is not None and count < 0:
-            raise ConfigError(name, f"{count} is below 0", "give a number of messages")
+    checked_limit("limit", limit, 0)
+    checked_limit("tail", tail, 0)
