@@ -1,4 +1,5 @@
 # The list of things one can do here. Each target does the set-up it needs; a second run is fast.
+SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -20,6 +21,11 @@ $(BIN)/python -m pytest -n $(3) $(PARALLEL) -m $(2) $(TESTS) || { [ $$? -eq 1 ] 
 $(BIN)/python -m pytest -n 1 $(PARALLEL) --last-failed --last-failed-no-failures=none -m $(2) $(TESTS); }
 endef
 
+# A line for each long step of pip: large downloads, what it builds, the installation.
+SHOW_STEPS_OF_PIP := sed -unE '/^ *(Downloading|Using cached) .*[0-9]{2}(\.[0-9])? MB/s/^ */  /p; \
+/^ *Building .*pyledger.*started/s/.*/  compiling the native module: half a minute to a minute/p; \
+/^ *Building .*pyspark.*started/s/.*/  unpacking pyspark: half a minute/p; s/^(Installing collected packages):.*/  \L\1/p'
+
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-dledger chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
 	compare lint type tidy docs rewrite format package clean sanitize
@@ -32,10 +38,11 @@ setup: $(NATIVE)  ## create .venv with everything for development
 $(READY): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "PyLedger needs Python 3.11 or newer: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "venv is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	@echo "setting up .venv: packages from the registry, and the native module compiled; one to four minutes, once"
-	[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "step 1 of 2: create .venv, some seconds"
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+	@echo "step 2 of 2: install the packages and compile the native module, one to three minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' | $(SHOW_STEPS_OF_PIP)
 	@touch $@
 
 # Right after the set-up, which built it too, there is nothing left to compile.
