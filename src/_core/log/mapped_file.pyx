@@ -2,6 +2,7 @@
 # Invariant: flushed <= committed <= wrote <= size, each published after the bytes it covers, by one writer;
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
+from _core.layout cimport OS_PAGE_SIZE
 from _core.posix cimport (MADV_DONTNEED, MS_SYNC, fdatasync, fork_generation, load_acquire, madvise, msync,
                           open_regular, page_ceiling, page_floor, store_release, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
@@ -21,6 +22,17 @@ watch_forks()
 cdef enum:
 
     UNMAP_BYTES_MIN = 16 << 10       # one call for less costs more than it saves
+
+
+cdef inline bint flush_is_due(int64_t wrote, int64_t flushed, int64_t size_bytes,
+                              int64_t least_pages) noexcept nogil:
+    """RocketMQ's isAbleToFlush and isAbleToCommit, for positions in one file: docs/protocols/flush.md."""
+    if wrote <= flushed:
+        return False
+    if wrote == size_bytes or least_pages == 0:
+        return True
+    # The page borders between the two positions, not the dirty bytes divided by the page size.
+    return wrote // OS_PAGE_SIZE - flushed // OS_PAGE_SIZE >= least_pages
 
 
 cdef class MappedFile:

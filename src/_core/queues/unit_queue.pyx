@@ -388,13 +388,10 @@ cdef class UnitQueue:
     def flush_is_due(self, int64_t least_pages):
         """Whether `flush` would do something."""
         cdef MappedFile file
-        cdef int64_t wrote
         if self.readonly or self.closed:
             return False
         for file in self.files:
-            wrote = load_acquire(&file.wrote)
-            if file.flushed < wrote and (not least_pages or wrote == file.size_bytes
-                                         or flush_pages_crossed(wrote, file.flushed) >= least_pages):
+            if flush_is_due(load_acquire(&file.wrote), file.flushed, file.size_bytes, least_pages):
                 return True
         return self.folder_changed and least_pages == 0 and bool(self.files)
 
@@ -415,19 +412,13 @@ cdef class UnitQueue:
     def flush(self, int64_t least_pages=0):
         """Make units durable when `least_pages` pages are dirty or a file is full; True if it did."""
         cdef MappedFile file
-        cdef int64_t wrote
         done = False
         if self.readonly or self.closed:
             return False
         for file in list(self.files):
-            wrote = load_acquire(&file.wrote)
-            if file.flushed >= wrote:
-                continue
-            if (least_pages and wrote < file.size_bytes
-                    and flush_pages_crossed(wrote, file.flushed) < least_pages):
-                continue
-            file.flush()
-            done = True
+            if flush_is_due(load_acquire(&file.wrote), file.flushed, file.size_bytes, least_pages):
+                file.flush()
+                done = True
         if self.folder_changed and self.files and (done or least_pages == 0):
             self.folder_changed = False
             topic_folder = os.path.dirname(self.folder)

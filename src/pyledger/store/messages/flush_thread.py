@@ -13,7 +13,7 @@ import os
 import threading
 from dataclasses import replace
 
-from pyledger._core import CommitLog, Dispatcher, EventNotifier, FlushPolicy, GroupCommit, IndexFileSet
+from pyledger._core import CommitLog, Dispatcher, EventNotifier, GroupCommit, IndexFileSet
 from pyledger.clock import Clock
 from pyledger.config.store import StoreConfig
 from pyledger.errors import StoreFullError
@@ -29,6 +29,22 @@ log = logger("store")
 SERVE_MS = 500
 """Interval at which the synchronous service also flushes records that no caller waits for."""
 CHECKPOINT_INTERVAL_MS = 1_000
+
+
+class FlushPolicy:
+    """How many dirty pages of a file make a pass flush it. Pure; `docs/protocols/flush.md` has the rule."""
+
+    def __init__(self, least_pages: int, thorough_interval_ms: int, now_ms: int) -> None:
+        self._least_pages = least_pages
+        self._thorough_interval_ms = thorough_interval_ms
+        self._thorough_at_ms = now_ms + thorough_interval_ms
+
+    def least_pages_at(self, now_ms: int) -> int:
+        """Begin a pass at a monotonic time (ms); return its least pages, 0 if it is thorough."""
+        if now_ms < self._thorough_at_ms:
+            return self._least_pages
+        self._thorough_at_ms = now_ms + self._thorough_interval_ms
+        return 0
 
 
 class LogFlusher:
@@ -48,14 +64,14 @@ class LogFlusher:
         self._config = config
         self._clock = clock
         self._flushed = flushed
-        self._policy = log_policy(config)
-        self._commit_policy = FlushPolicy(
-            "commit",
-            interval_ms=config.commit_interval_ms,
-            least_pages=config.commit_least_pages,
-            thorough_interval_ms=config.commit_thorough_interval_ms,
+        self._bounded = config.flush_policy == "bounded"
+        now_ms = clock.monotonic_ms()
+        self._policy = FlushPolicy(
+            0 if self._bounded else config.flush_least_pages, config.flush_thorough_interval_ms, now_ms
         )
-        self._policy.least_pages_at(clock.monotonic_ms())
+        self._commit_policy = FlushPolicy(
+            config.commit_least_pages, config.commit_thorough_interval_ms, now_ms
+        )
         self.durable_timestamp_ms = 0
         """Records stored before this time are on disk."""
         self.durable_where = 0
@@ -89,7 +105,7 @@ class LogFlusher:
     def exceeds_bound(self) -> bool:
         """Whether policy `bounded` requires a flush now."""
         dirty_bytes = self._log.wrote_where - self._log.flushed_where
-        return self._config.flush_policy == "bounded" and dirty_bytes >= self._config.flush_bound_bytes
+        return self._bounded and dirty_bytes >= self._config.flush_bound_bytes
 
     def flush_all(self) -> int:
         """Flush all that was written; return the flushed offset (bytes)."""
@@ -123,17 +139,6 @@ class LogFlusher:
             self.durable_timestamp_ms, self.durable_where = timestamp_ms, where
 
 
-def log_policy(config: StoreConfig) -> FlushPolicy:
-    """Return when the asynchronous service flushes the log."""
-    if config.flush_policy == "bounded":
-        return FlushPolicy.bounded(config.flush_bound_bytes, config.flush_interval_ms)
-    return FlushPolicy(
-        interval_ms=config.flush_interval_ms,
-        least_pages=config.flush_least_pages,
-        thorough_interval_ms=config.flush_thorough_interval_ms,
-    )
-
-
 class QueueFlusher:
     """Flushes consume queues and index files, and keeps the checkpoint."""
 
@@ -155,13 +160,11 @@ class QueueFlusher:
         self._flusher = flusher
         self._config = config
         self._clock = clock
+        now_ms = clock.monotonic_ms()
         self._policy = FlushPolicy(
-            "consume queue",
-            interval_ms=config.consume_queue_flush_interval_ms,
-            least_pages=config.consume_queue_flush_least_pages,
-            thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
+            config.consume_queue_flush_least_pages, config.consume_queue_flush_thorough_interval_ms, now_ms
         )
-        self._policy.least_pages_at(clock.monotonic_ms())
+        self._pass_at_ms = now_ms + config.consume_queue_flush_interval_ms
         self._written = checkpoint_file.read(self._checkpoint_path) or StoreCheckpoint()
         self._write_failed = False
         self.checkpoint = known
@@ -172,7 +175,8 @@ class QueueFlusher:
         """One round of the service; return the pause until the next (ms)."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            if self._policy.wait_ms(now_ms) == 0:
+            if now_ms >= self._pass_at_ms:
+                self._pass_at_ms = now_ms + self._config.consume_queue_flush_interval_ms
                 least_pages = self._policy.least_pages_at(now_ms)
                 if least_pages == 0:
                     self.flush_all()
