@@ -11,6 +11,7 @@ from tools import generate_blocking, generate_settings
 FREE_KEYWORDS = {
     "src/pyledger/log_events.py": "fields of a log line",
     "src/pyledger/net/event_limiter.py": "fields of a log line",
+    "src/pyledger/config/fields.py": "fields of any settings class",
     "src/pyledger/net/stream.py": "fields of a log line",
     "src/pyledger/model/lazy_dataclass.py": "fields of any dataclass",
 }

@@ -116,3 +116,13 @@ def test_format(tmp_path: Path) -> None:
     assert few.code == 1
     assert "3 bookies are needed, 0" in few.err
     assert pyledger("ledger", "ls", "-m", "nowhere").code == 2
+
+
+@pytest.mark.parametrize(
+    "sizes", [("--ensemble", "1"), ("--write-quorum", "4"), ("--write-quorum", "1"), ("--ack-quorum", "3")]
+)
+def test_sizes_that_do_not_fit_together_are_wrong_use(sizes: tuple[str, str], metadata: str) -> None:
+    for command in (("write", "first"), ("create",), ("bench",)):
+        found = pyledger("ledger", command[0], "-m", metadata, *sizes, *command[1:])
+        assert found.code == 2
+        assert "give ensemble_size >= write_quorum_size >= ack_quorum_size" in found.err

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyledger.client.listener import SKIPPED, ListenerRunner, ReconsumeLater
+from pyledger.errors import ConfigError
 from tests.net.conftest import Run
 
 TURNS = 200
@@ -103,7 +104,7 @@ def test_no_more_coroutines_run_at_once_than_threads(run: Run) -> None:
 
 def test_one_listener_is_needed() -> None:
     for given in ((None, None), (behave, behave)):
-        with pytest.raises(TypeError, match="give a listener or a batch_listener"):
+        with pytest.raises(ConfigError, match="give one of the two"):
             ListenerRunner(*given, 1, "test")  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ from pyledger.client.registered_groups import ConsumerMember, ProducerMember
 from pyledger.client.remoting_processor import ClientRemotingProcessor
 from pyledger.client.route_cache import RouteCache
 from pyledger.config.client import ClientConfig
-from pyledger.config.fields import Settings
+from pyledger.config.fields import Settings, checked_type
 from pyledger.config.loader import name_server_list
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, ConfigError, PyLedgerError
@@ -51,7 +51,13 @@ class ClientInstance:
             config: Name servers, intervals, keys.
             net: Limits of connections.
             tls: Whether to use TLS, and its certificates.
+
+        Raises:
+            ConfigError: no name server is named, or an argument has another type.
         """
+        checked_type("config", config, ClientConfig | None)
+        checked_type("net", net, NetConfig | None)
+        checked_type("tls", tls, TlsConfig | None)
         self.config = config or ClientConfig()
         self._net = net
         self._tls = tls
@@ -300,7 +306,13 @@ def own_client(
     net: NetConfig | None,
     tls: TlsConfig | None,
 ) -> ClientInstance:
-    """Return the shared client, or a new one."""
+    """Return the shared client, or a new one.
+
+    Raises:
+        ConfigError: an argument has another type.
+    """
+    checked_type("name_servers", name_servers, str)
+    checked_type("client", client, ClientConfig | ClientInstance | None)
     if isinstance(client, ClientInstance):
         return client
     config = client or ClientConfig()

@@ -9,6 +9,8 @@ from typing import Any
 
 from pyledger.client.callbacks import is_async
 from pyledger.client.listener_pool import WorkerPool
+from pyledger.config.fields import checked_function
+from pyledger.errors import ConfigError
 from pyledger.wire.record.record import ReceivedMessage
 
 
@@ -53,10 +55,13 @@ class ListenerRunner:
         """Create a runner for one of the two listeners.
 
         Raises:
-            TypeError: neither or both listeners are given.
+            ConfigError: neither or both listeners are given, or the one is not a function.
         """
         if (listener is None) == (batch_listener is None):
-            raise TypeError("give a listener or a batch_listener")
+            given = "neither" if listener is None else "each"
+            raise ConfigError("listener and batch_listener", f"{given} is given", "give one of the two")
+        checked_function("listener", listener)
+        checked_function("batch_listener", batch_listener)
         self.is_batch = batch_listener is not None
         self._function: Callable[[Any], Any] = batch_listener or listener  # type: ignore[assignment]
         self._is_async = is_async(self._function)

@@ -3,10 +3,8 @@
 Source: BookKeeper conf/ServerConfiguration.java.
 """
 
-from dataclasses import dataclass
-
 from pyledger.config import bookie
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 
 INT_MAX = (1 << 31) - 1
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -23,7 +21,7 @@ FIXED = {
 """The fixed settings of a bookie that concern the cluster; those about its own data have no effect here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class AutoRecoveryConfig:
     """How missing replicas are found and re-replicated."""
 

@@ -3,9 +3,7 @@
 Source: BookKeeper conf/ServerConfiguration.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import ANY, Fixed, check, setting
+from pyledger.config.fields import ANY, Fixed, check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -49,7 +47,7 @@ FIXED = {
 """Upstream's settings that decide where data is or how safe it is, and that cannot be changed here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class BookieConfig:
     """How a bookie stores its ledgers, and its limits."""
 

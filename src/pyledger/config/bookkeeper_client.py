@@ -3,9 +3,7 @@
 Source: BookKeeper conf/ClientConfiguration.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -16,7 +14,7 @@ FRAME_HEAD_BYTES = 256
 """Bytes reserved in a frame for everything but the payload of its entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class BookkeeperConfig:
     """How a client writes, reads and recovers ledgers."""
 

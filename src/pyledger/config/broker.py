@@ -5,10 +5,9 @@ Source: RocketMQ common/.../BrokerConfig.java; store/.../MessageStoreConfig.java
 
 import os
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 
-from pyledger.config.fields import ANY, Fixed, check, setting
+from pyledger.config.fields import ANY, Fixed, check, setting, settings_class
 from pyledger.errors import ConfigError
 from pyledger.model.address import PORT_MAX, split_address
 
@@ -61,7 +60,7 @@ FIXED = {
 """Upstream's settings that decide where data is or how safe it is, and that cannot be changed here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class BrokerConfig:
     """Name and addresses of a broker, and the name servers with which it registers."""
 

@@ -4,9 +4,7 @@ Source: RocketMQ client/.../ClientConfig.java, producer/DefaultMQProducer.java,
 consumer/DefaultMQPushConsumer.java, DefaultMQPullConsumer.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -14,8 +12,7 @@ DAY_MS = 86_400_000
 MIB = 1 << 20
 
 
-# A repr would show the secret key.
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@settings_class
 class ClientConfig:
     """Settings that the producers and consumers of one process share."""
 
@@ -77,11 +74,11 @@ class ClientConfig:
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigError("access_key", "needs secret_key, and the other way round")
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # without the secret key
         return f"ClientConfig(name_servers={self.name_servers!r}, access_key={self.access_key!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class ProducerConfig:
     """How a producer sends messages."""
 
@@ -135,7 +132,7 @@ class ProducerConfig:
         check(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class ConsumerConfig:
     """How a consumer of a group receives messages."""
 

@@ -3,15 +3,13 @@
 Source: RocketMQ common/.../BrokerConfig.java; store/.../MessageStoreConfig.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 
 INT_MAX = (1 << 31) - 1
 DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class DeliveryConfig:
     """How a broker serves producers and consumers."""
 

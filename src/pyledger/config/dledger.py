@@ -4,9 +4,7 @@ The default times are shorter than DLedger's; groups with Java nodes need `UPSTR
 Source: DLedger DLedgerConfig.java, and constants of DLedgerLeaderElector.java and DLedgerEntryPusher.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 
 HOUR_MS = 3_600_000
 INT_MAX = (1 << 31) - 1
@@ -22,7 +20,7 @@ UPSTREAM_TIMES = {
 """What a group that has Java nodes needs: their leaders send a heartbeat every 2 s."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class DLedgerConfig:
     """How a member of a DLedger group votes, replicates and acknowledges."""
 

@@ -4,15 +4,14 @@ Source: RocketMQ store/.../MessageStoreConfig.java.
 """
 
 import re
-from dataclasses import dataclass
 
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 SELF_ID = re.compile(r"[a-zA-Z]\d{1,9}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class DLedgerBrokerConfig:
     """The DLedger group of a broker. The leader is the master, the other members are its slaves."""
 

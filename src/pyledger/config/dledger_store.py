@@ -4,16 +4,15 @@ Source: DLedger DLedgerConfig.java.
 """
 
 import os
-from dataclasses import dataclass
 
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
 INDEX_UNIT_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class DLedgerStoreConfig:
     """How a member of a DLedger group keeps its log."""
 

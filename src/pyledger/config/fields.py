@@ -3,7 +3,10 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from functools import wraps
+from reprlib import repr as shortened
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform, get_args
 
 from pyledger.errors import ConfigError
 
@@ -14,7 +17,7 @@ FALSE = {"false", "0", "no", "off"}
 
 
 class Settings(Protocol):
-    """A frozen dataclass whose fields are all made by `setting`."""
+    """A class made by `settings_class` whose fields are all made by `setting`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -92,6 +95,32 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings_class(kind: type[S]) -> type[S]:
+    """Decorate a settings class like `dataclass(frozen=True, slots=True, kw_only=True)`.
+
+    Its constructor raises ConfigError for an unknown name and suggests one, as files of settings do.
+    """
+    made: Any = dataclass(frozen=True, slots=True, kw_only=True)(kind)
+    assign = made.__init__
+
+    @wraps(assign)
+    def __init__(self: S, *unnamed: object, **values: object) -> None:  # noqa: N807 - it becomes the method
+        if unnamed:
+            raise ConfigError(made.__name__, f"{shortened(unnamed[0])} is given without a name", NAMED)
+        for name in values:
+            if name not in made.__dataclass_fields__:
+                raise unknown_setting(made, name)
+        assign(self, **values)
+
+    made.__init__ = __init__
+    found: type[S] = made
+    return found
+
+
+NAMED = "write name=value"
+
+
 def settings_of(kind: type[Settings]) -> tuple[Setting, ...]:
     """Return all settings of a class, in the order of their declaration."""
     return tuple(Setting(f.name, f.default, **f.metadata) for f in dataclasses.fields(kind))
@@ -163,6 +192,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else "see docs/reference/config.md for all settings"
 
 
+def unknown_setting(kind: type[Settings], name: str) -> ConfigError:
+    """Return the error for a name that is not one of ours; upstream's name leads to ours."""
+    ours = {name: one.name for one in settings_of(kind) for name in one.names}
+    remedy = f"did you mean {ours[name]}?" if name in ours else suggestion(name, set(ours.values()))
+    return ConfigError(name, "unknown setting", remedy)
+
+
 def build(kind: type[S], options: Mapping[str, object]) -> S:
     """Build settings from options by our names or upstream's.
 
@@ -199,12 +235,58 @@ def checked_choice(name: str, value: C, allowed: Sequence[str]) -> C:
     return value
 
 
+def checked_type(name: str, value: object, wanted: type | UnionType) -> None:
+    """Check an argument that must be an object of a class.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+        wanted: The class, or a union as in the annotation of the argument.
+
+    Raises:
+        ConfigError: it is of another class, or is a class itself.
+    """
+    if isinstance(value, wanted) and not isinstance(value, type):
+        return
+    kinds = get_args(wanted) or (wanted,)
+    shown = " | ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+    raise ConfigError(name, wrong_type(value), f"give a value of type {shown}")
+
+
+def wrong_type(value: object) -> str:
+    """Return the problem of a value that has the wrong type."""
+    if isinstance(value, type):
+        return f"{value.__name__} is a class"
+    return f"{shortened(value)} is of type {type(value).__name__}"
+
+
+def checked_function(name: str, value: object) -> None:
+    """Check an argument that must be callable; None is the default of each.
+
+    Raises:
+        ConfigError: it is not callable.
+    """
+    if value is not None and not callable(value):
+        raise ConfigError(name, wrong_type(value), "give a function or a coroutine function")
+
+
+def checked_whole(name: str, value: int | None) -> None:
+    """Check an argument that must be a whole number; None is the default of each.
+
+    Raises:
+        ConfigError: it is not of type int; a bool is not, either.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | None):
+        raise ConfigError(name, wrong_type(value), "give a whole number")
+
+
 def checked_limit(name: str, value: int | None, least: int) -> None:
     """Check an argument that bounds a number; None is no bound.
 
     Raises:
-        ConfigError: it is below the least value.
+        ConfigError: it is below the least value, or not a whole number.
     """
+    checked_whole(name, value)
     if value is not None and value < least:
         raise ConfigError(name, f"{value} is below {least}", f"give {least} or more")
 
@@ -224,17 +306,15 @@ def changed(
         beside: Other settings classes that the caller accepts, by argument name.
 
     Raises:
-        ConfigError: A name is unknown (the message suggests one), or a value is invalid.
+        ConfigError: A name is unknown (the message suggests one), a value is invalid, or `config` has another
+            type.
     """
-    ours = {name: one.name for one in settings_of(kind) for name in one.names}
-    for name in settings:
-        if ours.get(name) == name:
-            continue
+    checked_type("config", config, kind | None)
+    known = {one.name for one in settings_of(kind)}
+    for name in settings.keys() - known:
         for argument, other in (beside or {}).items():
             if any(name in one.names for one in settings_of(other)):
                 problem = f"is a setting of {other.__name__}"
                 raise ConfigError(name, problem, f"put it into {argument}={other.__name__}(…)")
-        known = f"did you mean {ours[name]}?" if name in ours else suggestion(name, set(ours.values()))
-        raise ConfigError(name, "unknown setting", known)
     found: S = dataclasses.replace(config or kind(), **dict[str, Any](settings))
     return found

@@ -3,10 +3,9 @@
 Source: RocketMQ store/.../MessageStoreConfig.java; common/.../BrokerConfig.java.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def networks_of(text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
         ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class HaConfig:
     """Role of a broker among those of its name, and how the log is replicated."""
 

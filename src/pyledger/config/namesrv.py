@@ -3,9 +3,7 @@
 Source: RocketMQ common/.../NamesrvConfig.java, remoting/.../NettyServerConfig.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import Fixed, check, setting
+from pyledger.config.fields import Fixed, check, setting, settings_class
 
 FIXED = {
     "enableControllerInNamesrv": Fixed(
@@ -17,7 +15,7 @@ FIXED = {
 """Upstream's settings that decide how safe a name server is, and that cannot be changed here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class NamesrvConfig:
     """Where a name server listens, and how it keeps and returns routes."""
 

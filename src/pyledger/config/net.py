@@ -4,9 +4,7 @@ Source: RocketMQ remoting/.../NettyServerConfig.java, NettyClientConfig.java, Ne
 TlsSystemConfig.java.
 """
 
-from dataclasses import dataclass
-
-from pyledger.config.fields import check, setting
+from pyledger.config.fields import check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -14,7 +12,7 @@ DAY_S = 86_400
 FRAME_BYTES_MAX = 16 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class NetConfig:
     """Limits and timeouts of the connections of servers and clients."""
 
@@ -143,8 +141,7 @@ class NetConfig:
             )
 
 
-# A repr would show the passwords of the keys.
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@settings_class
 class TlsConfig:
     """TLS of servers and clients, including bookies. Files are PEM; upstream's names: `tls.properties`."""
 
@@ -218,5 +215,5 @@ class TlsConfig:
         if self.server_need_client_auth != "none" and not self.server_trust_cert_path:
             raise ConfigError("server_need_client_auth", "needs server_trust_cert_path", "name the authority")
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # without the passwords of the keys
         return f"TlsConfig(server_mode={self.server_mode!r}, client_enabled={self.client_enabled})"

@@ -4,11 +4,10 @@ Source: RocketMQ store/.../MessageStoreConfig.java.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
 
-from pyledger.config.fields import build, check, setting
+from pyledger.config.fields import build, check, setting, settings_class
 from pyledger.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -17,7 +16,7 @@ CONSUME_QUEUE_UNIT_BYTES = 20
 BATCH_UNIT_BYTES = 46
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@settings_class
 class StoreConfig:
     """How a store keeps its commit log and the files derived from it."""
 

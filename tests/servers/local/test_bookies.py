@@ -3,11 +3,12 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyledger.bookkeeper import AsyncLedgerClient, BookkeeperConfig
-from pyledger.errors import LedgerFencedError
+from pyledger.errors import ConfigError, LedgerFencedError
 from pyledger.servers.local.bookies import AsyncLocalBookies, LocalBookies
 from pyledger.store.bookkeeper.verify import BookieCheck
 from tests.support.source_tree import ROOT
@@ -51,6 +52,13 @@ def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
         check = BookieCheck(str(tmp_path / f"bookie-{number}"))
         assert [one for one in check.problems() if one.severity != "note"] == []
         assert check.entries
+
+
+@pytest.mark.parametrize("count", [0, -1, "3", True, 1.5])
+def test_a_count_of_bookies_that_makes_no_cluster(count: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="count"):
+        LocalBookies(count, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_entries_outlive_a_bookie_of_their_ensemble(tmp_path: Path) -> None:

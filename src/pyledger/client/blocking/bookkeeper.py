@@ -249,7 +249,8 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
                 setting `racks`.
 
         Raises:
-            ConfigError: the address is invalid, or a certificate cannot be read.
+            ConfigError: the address is invalid, an argument has another type, or a certificate cannot
+                be read.
         """
         self._async = AsyncLedgerClient(metadata, config=config, tls=tls, racks=racks)
 
@@ -293,7 +294,8 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
+            ConfigError: the sizes are not ensemble >= write quorum >= ack quorum, or an argument has another
+                type.
         """
         return LedgerWriter(
             self._wait(
@@ -335,7 +337,8 @@ class LedgerClient(Blocking[AsyncLedgerClient]):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
+            ConfigError: the sizes are not ensemble >= write quorum >= ack quorum, or an argument has another
+                type.
         """
         return AdvancedLedgerWriter(
             self._wait(

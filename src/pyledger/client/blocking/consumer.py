@@ -43,6 +43,7 @@ class GroupConsumer(Blocking[AsyncGroupConsumer]):
             sql: The expression is SQL92 on properties; the broker must allow that.
 
         Raises:
+            IllegalMessageError: the name of the topic is invalid.
             SubscriptionSyntaxError: the expression cannot be read.
         """
         self._call(partial(self._async.subscribe, topic, expression, sql=sql))

@@ -13,7 +13,11 @@ from pyledger.client.instance import ClientInstance
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendResult, TransactionResult
 from pyledger.client.producer.sender import Select
-from pyledger.client.producer.transaction_producer import AsyncTransactionProducer, Check, Execute
+from pyledger.client.producer.transaction_producer import (
+    AsyncTransactionProducer,
+    Check,
+    Execute,
+)
 from pyledger.config.client import ClientConfig, ProducerConfig
 from pyledger.config.keywords import ProducerSettings
 from pyledger.config.net import NetConfig, TlsConfig
@@ -124,7 +128,7 @@ class Producer(Blocking[AsyncProducer]):
         """Start a send and return its future; a send that a broker rejects is not tried again.
 
         `sends_in_flight_max` sends are in flight at once. More wait in memory, in order; a program that sends
-        without end should await some of the results, or use `send_many`.
+        without end should await some of the results, or use `send_many`. `close` waits for all.
 
         Args:
             message: One message; several of one topic are sent as a batch.

@@ -11,19 +11,21 @@ from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLe
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.autorecovery import AutoRecoveryConfig
 from pyledger.config.bookkeeper_client import BookkeeperConfig, racks_from
+from pyledger.config.fields import checked_function, checked_limit, checked_type
 from pyledger.config.net import TlsConfig
-from pyledger.errors import LedgerPasswordError
+from pyledger.errors import ConfigError, LedgerPasswordError
 from pyledger.metadata.bookies import RegisteredBookies
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.metadata.ledgers import StoredMetadata
 from pyledger.protocol.bookkeeper.entry import DigestType
 from pyledger.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
-from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, check_sizes
+from pyledger.protocol.bookkeeper.metadata import LedgerMetadata, Segment, are_sizes
 from pyledger.protocol.bookkeeper.placement import RackOf
 from pyledger.protocol.bookkeeper.result_codes import Result
 from pyledger.wire.bookkeeper.entry import EntryDigest
 
 TOKEN_BITS = 63
+SIZES = "ensemble_size", "write_quorum_size", "ack_quorum_size"
 
 
 class AsyncLedgerClient(Lifecycle):
@@ -50,13 +52,19 @@ class AsyncLedgerClient(Lifecycle):
                 setting `racks`.
 
         Raises:
-            ConfigError: the address is invalid, or a certificate cannot be read.
+            ConfigError: the address is invalid, an argument has another type, or a certificate cannot
+                be read.
         """
+        checked_type("metadata", metadata, str | Cluster)
+        checked_type("config", config, BookkeeperConfig | None)
+        checked_type("tls", tls, TlsConfig | None)
         self.cluster = locate(metadata, make=False) if isinstance(metadata, str) else metadata
         self.config = config or BookkeeperConfig()
         self._random = Random()
         if racks is None:
             racks = racks_from(self.config.racks)
+        if not isinstance(racks, Mapping):
+            checked_function("racks", racks)
         rack_of = racks.get if isinstance(racks, Mapping) else racks
         self._bookies = BookieWatcher(
             self.cluster, self.config, tls=tls, random=self._random, rack_of=rack_of
@@ -111,7 +119,8 @@ class AsyncLedgerClient(Lifecycle):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
+            ConfigError: the sizes are not ensemble >= write quorum >= ack quorum, or an argument has another
+                type.
         """
         stored = await self._create(
             (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id
@@ -150,7 +159,8 @@ class AsyncLedgerClient(Lifecycle):
         Raises:
             NotEnoughBookiesError: fewer than `ensemble_size` bookies are writable.
             LedgerExistsError: a ledger with this id exists.
-            LedgerMetadataError: the sizes must be ensemble >= write quorum >= ack quorum.
+            ConfigError: the sizes are not ensemble >= write quorum >= ack quorum, or an argument has another
+                type.
         """
         stored = await self._create(
             (ensemble_size, write_quorum_size, ack_quorum_size), digest, password, custom or {}, ledger_id
@@ -181,6 +191,7 @@ class AsyncLedgerClient(Lifecycle):
             LedgerPasswordError: the password is wrong.
             LedgerRecoveryError: its last entry cannot be determined now.
         """
+        checked_type("password", password, bytes)
         stored = await self.cluster.ledgers.get(ledger_id)
         known = stored.metadata.password
         if known is not None and known != password:
@@ -242,7 +253,14 @@ class AsyncLedgerClient(Lifecycle):
         ledger_id: int | None,
     ) -> StoredMetadata:
         ensemble, write_quorum, ack_quorum = sizes
-        check_sizes(ensemble, write_quorum, ack_quorum)
+        for name, size in zip(SIZES, sizes, strict=True):
+            checked_limit(name, size, 1)
+        if not are_sizes(ensemble, write_quorum, ack_quorum):
+            problem = f"{ensemble}, {write_quorum} and {ack_quorum} do not fit together"
+            raise ConfigError(", ".join(SIZES), problem, f"give {' >= '.join(SIZES)}")
+        checked_type("digest", digest, DigestType)
+        checked_type("password", password, bytes)
+        checked_limit("ledger_id", ledger_id, 0)
         first = Segment(0, self._bookies.choose(ensemble, write_quorum))
         metadata = LedgerMetadata(
             ensemble_size=ensemble,

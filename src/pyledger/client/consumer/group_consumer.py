@@ -18,8 +18,9 @@ from pyledger.client.consumer.rebalance import Rebalance
 from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
-from pyledger.client.producer.message_preparation import check_group
+from pyledger.client.producer.message_preparation import check_group, check_topic_name
 from pyledger.config.client import ClientConfig, ConsumerConfig
+from pyledger.config.fields import checked_type
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import PyLedgerError, SubscriptionSyntaxError
 from pyledger.log_events import event, logger
@@ -72,11 +73,13 @@ class AsyncGroupConsumer(Lifecycle):
         lite: bool = False,
     ) -> None:
         check_group(group, DEFAULT_GROUP)
+        checked_type("strategy", strategy, Strategy | None)
         self.group = group
         self.config = config
         self.is_orderly = orderly
         self.is_broadcasting = config.message_model == "broadcasting"
         if self.is_broadcasting and not isinstance(client, ClientInstance):
+            checked_type("client", client, ClientConfig | None)
             given = client or ClientConfig()
             client = replace(given, instance_name=given.instance_name or "DEFAULT")
         self.client = own_client(name_servers, client, net, tls)
@@ -108,8 +111,10 @@ class AsyncGroupConsumer(Lifecycle):
             sql: The expression is SQL92 on properties; the broker must allow that.
 
         Raises:
+            IllegalMessageError: the name of the topic is invalid.
             SubscriptionSyntaxError: the expression cannot be read.
         """
+        check_topic_name(topic)
         kind = SQL92 if sql else TAG
         self._subscriptions[topic] = Subscription.of(topic, expression, now_ms(), kind)
         if self._running:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyledger.client.identity import now_ms
 from pyledger.config.client import ProducerConfig
+from pyledger.config.fields import checked_type
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
 from pyledger.model import names
 from pyledger.model.message import Message
@@ -28,15 +29,27 @@ DELAYING = (names.TIMER_DELAY_SECONDS, names.TIMER_DELAY_MS, names.TIMER_DELIVER
 NO_LIMIT = 1 << 62
 
 
+def check_topic_name(topic: str) -> None:
+    """Check the name of a topic.
+
+    Raises:
+        ConfigError: it is not a string.
+        IllegalMessageError: brokers would reject it.
+    """
+    checked_type("topic", topic, str)
+    problem = topic_problem(topic)
+    if problem is not None:
+        raise IllegalMessageError(f"topic {topic!r}: {problem}")
+
+
 def check_topic(topic: str) -> None:
     """Check that clients may send to a topic.
 
     Raises:
+        ConfigError: its name is not a string.
         IllegalMessageError: its name is invalid, or it is internal.
     """
-    problem = topic_problem(topic)
-    if problem is not None:
-        raise IllegalMessageError(f"topic {topic!r}: {problem}")
+    check_topic_name(topic)
     if is_internal_topic(topic):
         raise IllegalMessageError(f"topic {topic!r} belongs to the broker; send to another one")
 
@@ -45,8 +58,10 @@ def check_group(group: str, reserved: str) -> None:
     """Check the name of a group.
 
     Raises:
+        ConfigError: it is not a string.
         IllegalMessageError: it is invalid, or the reserved default.
     """
+    checked_type("group", group, str)
     problem = group_problem(group)
     if problem is not None:
         raise IllegalMessageError(f"group {group!r}: {problem}")

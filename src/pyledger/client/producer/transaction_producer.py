@@ -18,6 +18,7 @@ from pyledger.client.producer.message_preparation import DELAYING
 from pyledger.client.producer.producer import AsyncProducer
 from pyledger.client.producer.send_result import SendStatus, TransactionResult, TransactionState
 from pyledger.config.client import ClientConfig, ProducerConfig
+from pyledger.config.fields import checked_function
 from pyledger.config.keywords import ProducerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import IllegalMessageError, RemotingError
@@ -77,6 +78,7 @@ class AsyncTransactionProducer(AsyncProducer):
             IllegalMessageError: the group name is invalid.
         """
         super().__init__(group, name_servers, config=config, client=client, net=net, tls=tls, **settings)
+        checked_function("check", check)
         self._check = check
 
     async def send_in_transaction(

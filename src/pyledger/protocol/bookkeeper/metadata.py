@@ -74,7 +74,9 @@ class LedgerMetadata:
         Raises:
             LedgerMetadataError: They are not.
         """
-        check_sizes(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        if not are_sizes(self.ensemble_size, self.write_quorum, self.ack_quorum):
+            sizes = (self.ensemble_size, self.write_quorum, self.ack_quorum)
+            raise LedgerMetadataError(f"ensemble, write and ack quorum {sizes} must fall, to 1 at least")
         starts = [segment.first_entry_id for segment in self.segments]
         if starts and (starts[0] != 0 or starts != sorted(set(starts))):
             raise LedgerMetadataError(f"segments begin at entries {starts}; they must ascend from 0")
@@ -146,17 +148,12 @@ class LedgerMetadata:
         return replace(self, token=0, segments=(*kept, Segment(first_entry_id, ensemble))).check()
 
 
-def check_sizes(ensemble: int, write_quorum: int, ack_quorum: int) -> None:
-    """Check that the numbers of bookies are consistent.
+def are_sizes(ensemble: int, write_quorum: int, ack_quorum: int) -> bool:
+    """Return whether the numbers of bookies are consistent.
 
     Args:
         ensemble: Bookies that entries are spread over.
         write_quorum: Replicas of each entry.
         ack_quorum: Replicas that are on disk when an add is confirmed.
-
-    Raises:
-        LedgerMetadataError: They are not.
     """
-    if not ensemble >= write_quorum >= ack_quorum >= 1:
-        sizes = (ensemble, write_quorum, ack_quorum)
-        raise LedgerMetadataError(f"ensemble, write and ack quorum {sizes} must fall, to 1 at least")
+    return ensemble >= write_quorum >= ack_quorum >= 1

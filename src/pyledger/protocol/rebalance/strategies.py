@@ -10,7 +10,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from pyledger.errors import RebalanceError
 from pyledger.model.lazy_dataclass import lazy_dataclass
@@ -21,6 +21,7 @@ Queues = Sequence[MessageQueue]
 VIRTUAL_NODES = 10
 
 
+@runtime_checkable
 class Strategy(Protocol):
     """Chooses the queues of one consumer."""
 

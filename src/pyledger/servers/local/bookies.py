@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from pyledger.config.bookie import BookieConfig
+from pyledger.config.fields import checked_limit
 from pyledger.config.net import TlsConfig
 from pyledger.metadata.cluster import Cluster, locate
 from pyledger.servers.bookkeeper.server import BookieServer
@@ -38,7 +39,11 @@ class AsyncLocalBookies:
             count: Number of bookies.
             config: Settings of each bookie.
             tls: Certificates of all bookies; None: no TLS.
+
+        Raises:
+            ConfigError: there would be no bookie.
         """
+        checked_limit("count", count, 1)
         self.folder = Path(folder)
         self.ended = asyncio.Event()
         self.bookies = [self._bookie(f"bookie-{number}", config, tls) for number in range(1, count + 1)]
@@ -91,6 +96,9 @@ class LocalBookies(BackgroundService[AsyncLocalBookies]):
         Args:
             count: Number of bookies.
             folder: Folder of all files, created when missing; None: a temporary one, deleted at the end.
+
+        Raises:
+            ConfigError: there would be no bookie.
         """
         make = partial(AsyncLocalBookies, count=count)
         super().__init__(None if folder is None else Path(folder), make, "pyledger-bookies")

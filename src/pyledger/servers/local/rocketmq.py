@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyledger.config.broker import BrokerConfig
 from pyledger.config.delivery import DeliveryConfig
+from pyledger.config.fields import checked_type
 from pyledger.config.namesrv import NamesrvConfig
 from pyledger.config.net import NetConfig
 from pyledger.config.store import StoreConfig
@@ -113,7 +114,11 @@ class LocalBroker(BackgroundService[LocalRocketMQ]):
         Args:
             folder: Folder of the store, created when missing; None: a temporary one, deleted at the end.
             store: Settings of the store; None: small files, which are created and removed quickly.
+
+        Raises:
+            ConfigError: `store` has another type.
         """
+        checked_type("store", store, StoreConfig | None)
         make = partial(LocalRocketMQ, store=store or TINY_STORE)
         super().__init__(None if folder is None else Path(folder), make, "pyledger-broker")
 

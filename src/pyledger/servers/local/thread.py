@@ -37,9 +37,13 @@ class BackgroundService(Generic[S]):
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="pyledger-")
             folder = Path(self._temporary.name)
-        self._service = make(folder)
         self._name = name
         self._thread: LoopThread | None = None
+        try:
+            self._service = make(folder)
+        except BaseException:
+            self._end()
+            raise
 
     def __enter__(self) -> Self:
         self._thread = LoopThread(self._name)
