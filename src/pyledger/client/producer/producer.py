@@ -12,6 +12,7 @@ from typing import Unpack
 from pyledger.client.identity import PROCESS_IDS
 from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
+from pyledger.client.producer import unclosed
 from pyledger.client.producer.message_preparation import MessageEncoder, check_group, delayed
 from pyledger.client.producer.send_result import SendResult
 from pyledger.client.producer.sender import Select, Sender
@@ -88,6 +89,7 @@ class AsyncProducer(Lifecycle):
             raise
         if self._tracer is not None:
             self._tracer.start()
+        unclosed.started(self._sender, self.group)
         self._started = True
 
     async def close(self) -> None:
@@ -96,6 +98,7 @@ class AsyncProducer(Lifecycle):
             return
         self._started = False
         await self._sender.settle()
+        unclosed.closed(self._sender)
         if self._tracer is not None:
             await self._tracer.close()
         await self.client.remove_producer(self)
@@ -158,7 +161,7 @@ class AsyncProducer(Lifecycle):
         """Start a send and return its future; a send that a broker rejects is not tried again.
 
         `sends_in_flight_max` sends are in flight at once. More wait in memory, in order; a program that sends
-        without end should await some of the results, or use `send_many`.
+        without end should await some of the results, or use `send_many`. `close` waits for all.
 
         Args:
             message: One message; several of one topic are sent as a batch.

@@ -15,8 +15,8 @@ from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance
 from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, SendStatus, given_up, result_of
 from pyledger.config.client import ProducerConfig
+from pyledger.config.fields import checked_whole
 from pyledger.errors import (
-    ConfigError,
     IllegalMessageError,
     RemotingConnectError,
     RemotingError,
@@ -80,6 +80,10 @@ class Sender:
         """Callers that wait until at most a given number of sends are in flight."""
         # Signing needs all fields, and latency faults record each attempt.
         self._is_plain = not client.config.access_key and not config.latency_faults
+        self.failed = 0
+        """Sends that failed."""
+        self.cancelled = 0
+        """Sends that were cancelled because the event loop ended."""
         self.traced: Traced | None = None
         """Called with each response; set before the first send."""
 
@@ -134,8 +138,8 @@ class Sender:
         """
         out.mode, out.queue, out.select, out.sender = mode, queue, select, self
         out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
-        if not isinstance(out.timeout_ms, int):
-            raise ConfigError("timeout_ms", f"{timeout_ms!r} is not a number", "give whole milliseconds")
+        if timeout_ms is not None:
+            checked_whole("timeout_ms", timeout_ms)
         if queue is not None and queue.topic != out.topic:
             raise IllegalMessageError(f"a message for {out.topic} cannot go to a queue of {queue.topic}")
         loop = asyncio.get_running_loop()
@@ -154,6 +158,11 @@ class Sender:
         """Whether a send would start immediately."""
         return self._in_flight < self._config.sends_in_flight_max
 
+    @property
+    def pending(self) -> int:
+        """Sends that are in flight or waiting."""
+        return self._in_flight + len(self._waiting)
+
     async def wait_for_capacity(self) -> None:
         """Wait until at most half of `sends_in_flight_max` sends are in flight or waiting."""
         await self._until(self._config.sends_in_flight_max // 2)
@@ -165,7 +174,7 @@ class Sender:
 
     async def _until(self, count: int) -> None:
         """Wait until at most `count` sends are in flight or waiting."""
-        while self._in_flight + len(self._waiting) > count:
+        while self.pending > count:
             fewer = asyncio.get_running_loop().create_future()
             self._watchers.append((count, fewer))
             await fewer
@@ -193,8 +202,10 @@ class Sender:
             if error is None:
                 future.set_result(result)
             elif isinstance(error, asyncio.CancelledError):
+                self.cancelled += 1
                 future.cancel()
             else:
+                self.failed += 1
                 future.set_exception(error)
         waiting = self._waiting
         while waiting and self._in_flight < self._config.sends_in_flight_max:
@@ -205,7 +216,7 @@ class Sender:
             self._wake()
 
     def _wake(self) -> None:
-        count = self._in_flight + len(self._waiting)
+        count = self.pending
         watchers, self._watchers = self._watchers, []
         for wanted, fewer in watchers:
             if count > wanted:
