@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,29 @@ def test_rocksdb_queues_leave_the_log_readable(tmp_path: Path) -> None:
     found = pyledger("info", tmp_path, "--json")
     assert found.code == 0
     assert [line["file"] for line in found.json if line["kind"] == "unusual"] == [str(queues)]
+
+
+@pytest.mark.parametrize("command", [("cluster", "status"), ("cluster", "format"), ("ledger", "ls", "-m")])
+@pytest.mark.parametrize("kind", [".", "/", "text", "fifo", "folder", "another program's"])
+def test_a_file_that_is_no_metadata_stays_as_it_is(
+    command: tuple[str, ...], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "meta"
+    if kind == "text":
+        path.write_text("x" * 4096)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "another program's":
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE orders (id INTEGER)")
+    before = {one: one.read_bytes() if one.is_file() else b"" for one in tmp_path.iterdir()}
+    found = pyledger(*command, f"sqlite:{kind if len(kind) == 1 else 'meta'}")
+    assert found.code == 3
+    assert is_one_line(found), found.err
+    assert before == {one: one.read_bytes() if one.is_file() else b"" for one in tmp_path.iterdir()}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,30 @@ def test_wrong_columns_topics_and_places(kind: str, clean: Path, tmp_path: Path)
     out = tmp_path / f"out.{kind}"
     columns = pyledger("export", clean, out, "--columns", "topic,bdoy")
     assert (columns.code, "'bdoy'" in columns.err) == (2, True)
+    twice = pyledger("export", clean, out, "--columns", "topic, tags,topic")
+    assert (twice.code, "'topic' twice" in twice.err) == (2, True)
     topic = pyledger("export", clean, out, "--topic", "gama")
     assert (topic.code, "there is gamma" in topic.err) == (2, True)
     place = pyledger("export", clean, tmp_path / "none" / f"out.{kind}")
     assert place.code == 3
     assert place.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_place_for_an_export(tmp_path: Path) -> None:
+    store = own_case("clean-5").unpack(tmp_path)
+    (tmp_path / "link").symlink_to(store / "commitlog")
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "fifo.csv")
+    before = sorted(tmp_path.rglob("*"))
+    for place in ("store/out.csv", "store/consumequeue/out.csv", "link/out.csv", "folder.csv", "fifo.csv"):
+        found = pyledger("export", store, tmp_path / place, "--force")
+        assert (found.code, place in found.err) == (2, True), found.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_named_like_a_draft_is_kept(clean: Path, tmp_path: Path) -> None:
+    other = tmp_path / "out.csv.part"
+    other.write_text("precious")
+    assert pyledger("export", clean, tmp_path / "out.csv").code == 0
+    assert other.read_text() == "precious"

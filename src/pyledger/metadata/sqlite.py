@@ -53,7 +53,7 @@ class NodeFile:
     def __init__(self, path: Path, *, make: bool) -> None:
         self.path, self.make = path, make
         self.session = ""
-        self._locks = path.with_name(f"{path.name}.sessions")
+        self._locks = Path(f"{path}.sessions")
         self._lock: int | None = None
         self._reaped = 0
         """Number of sessions ended because their processes had exited."""
@@ -61,11 +61,15 @@ class NodeFile:
 
     def open(self) -> None:
         """Open or create the file and begin a session."""
-        if not self.make and not self.path.exists():
-            raise NoMetadataFileError(str(self.path))
-        self._locks.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists():
+            if not self.make:
+                raise NoMetadataFileError(str(self.path))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        elif not self.path.is_file():
+            raise MetadataUnreachableError(str(self.path), "it is not a regular file")
         try:
             self._open_database()
+            self._locks.mkdir(exist_ok=True)
             self._begin_session()
         except BaseException:
             self._let_go()
@@ -75,11 +79,18 @@ class NodeFile:
         database = self._database = sqlite3.connect(
             self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
+        database.execute("BEGIN")  # one snapshot: another process may be creating the tables
+        is_foreign = (
+            not self._user_version(database) and database.execute("SELECT 1 FROM sqlite_master").fetchone()
+        )
+        database.execute("COMMIT")
+        if is_foreign:
+            raise MetadataUnreachableError(str(self.path), "it is a database of another program")
         database.execute("PRAGMA journal_mode = WAL")
         # An acknowledged change must survive a power failure.
         database.execute("PRAGMA synchronous = FULL")
         with self._changing() as change:
-            found = change.execute("PRAGMA user_version").fetchone()[0]
+            found = self._user_version(change)
             if found == 0:
                 for statement in _SCHEMA.split(";"):
                     change.execute(statement)
@@ -88,6 +99,10 @@ class NodeFile:
                 raise MetadataUnreachableError(
                     str(self.path), f"its format is {found}; only {FORMAT} is supported"
                 )
+
+    @staticmethod
+    def _user_version(database: sqlite3.Connection) -> int:
+        return int(database.execute("PRAGMA user_version").fetchone()[0])
 
     def close(self, *, clean: bool = True) -> None:
         """End the session. Unless `clean`, other sessions must delete its ephemeral nodes."""

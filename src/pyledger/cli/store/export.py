@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pyledger.atomic_file import flush_folder
 from pyledger.cli.messages import BODY_CHOICES, BODY_HELP, message_fields
 from pyledger.cli.output import Advance, counted, emit, print_status, progress
 from pyledger.cli.parameters import (
@@ -20,6 +21,7 @@ from pyledger.cli.parameters import (
     selection_options,
     store_argument,
 )
+from pyledger.cli.store.rows import first_repeated
 from pyledger.errors import StoreIOError
 
 EXAMPLES = """\b
@@ -65,9 +67,10 @@ def command(
     kind = kind or os.path.splitext(out)[1].lstrip(".").lower()
     if kind not in FORMATS:
         raise click.UsageError(f"the ending of {out} names no format; give --format {'|'.join(FORMATS)}")
-    if os.path.lexists(out) and not force:
-        raise click.UsageError(f"{out} already exists; --force replaces it")
+    _check_target(out, store, force=force)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
+    if twice := first_repeated(names or ()):
+        raise click.UsageError(f"--columns names {twice!r} twice")
     if kind in ("arrow", "parquet") and body != "auto":
         raise click.UsageError("--body is for jsonl and csv; Arrow and Parquet hold bodies as bytes")
     write: Callable[[Any, str, Advance], int]
@@ -110,29 +113,32 @@ def command(
     report_skipped(reader)
 
 
+def _check_target(out: str, store: str, *, force: bool) -> None:
+    """Raise for a file that must not be written, before anything is read."""
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise click.UsageError(f"{out} is not a regular file; name a file")
+    if os.path.lexists(out) and not force:
+        raise click.UsageError(f"{out} already exists; --force replaces it")
+    folder = os.path.realpath(store)
+    if os.path.commonpath([folder, os.path.realpath(os.path.dirname(out) or ".")]) == folder:
+        raise click.UsageError(f"{out} would be in the folder of the store; name a file outside {store}")
+
+
 @contextmanager
 def _complete_file(out: str) -> Iterator[str]:
     """Yield the path of a draft. It is renamed to `out` when it is complete and on disk, and else removed."""
-    draft = f"{out}.part"
+    draft = f"{out}.{os.getpid()}.part"
     try:
         yield draft
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         os.replace(draft, out)
-        _flush_folder(os.path.dirname(os.path.abspath(out)))
+        flush_folder(os.path.dirname(os.path.abspath(out)))
     except OSError as error:
         raise StoreIOError(out, "write", error.strerror or str(error)) from error
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
-
-
-def _flush_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _write_rows(

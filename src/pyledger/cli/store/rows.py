@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from typing import Any, BinaryIO
 
@@ -92,8 +92,8 @@ def read_csv(source: BinaryIO) -> Iterator[Row]:
 
 
 def _csv_rows(table: Any, header: list[str]) -> Iterator[Row]:
-    if len(set(header)) < len(header):
-        raise click.ClickException("line 1: the header names a column twice")
+    if (twice := first_repeated(header)) is not None:
+        raise click.ClickException(f"line 1: the header names {twice!r} twice; give each column its own name")
     done = 0
     for cells in table:
         if not cells:
@@ -105,6 +105,11 @@ def _csv_rows(table: Any, header: list[str]) -> Iterator[Row]:
         body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
         done += sum(map(len, cells)) + len(cells)
         yield table.line_num, fields, body, done
+
+
+def first_repeated(names: Sequence[str]) -> str | None:
+    """Return the first name that is there twice."""
+    return next((name for number, name in enumerate(names) if name in names[:number]), None)
 
 
 def field_text(fields: dict[str, Any], name: str, number: int) -> str | None:
