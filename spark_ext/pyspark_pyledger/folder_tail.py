@@ -4,12 +4,13 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
 
 from pyledger import arrow
 from pyledger.arrow import Partition
 from pyledger.errors import PyLedgerError, StoreIOError, StoreNotFoundError
 from pyledger.model.message import QueueRange
+from pyledger.store import Units
 from pyledger.store.files.folder import QUEUE_FOLDER
 from pyledger.store.reading.reader import StoreReader
 from pyspark_pyledger.offsets import Offsets, QueueKey
@@ -242,7 +243,7 @@ def _limit_in_window(
 ) -> tuple[dict[Queue, int], bool]:
     """Return the end of each queue from its first `window` units, and whether these were enough."""
     ends: dict[Queue, int] = {}
-    units: dict[Queue, Any] = {}
+    units: dict[Queue, Units] = {}
     horizon = None
     for (topic, queue_id), (start, end) in spans.items():
         seen = min(end, start + window)
@@ -252,7 +253,7 @@ def _limit_in_window(
             continue
         units[topic, queue_id] = part
         if seen < end:
-            last = int(part["physical_offset"][-1])
+            last = part[-1].physical_offset
             horizon = last if horizon is None else min(horizon, last)
     if not units:
         return ends, True
@@ -264,26 +265,26 @@ def _limit_in_window(
 
 
 def _take(
-    parts: list[Any], horizon: int | None, rows: int | None, size_bytes: int | None
+    parts: list[Units], horizon: int | None, rows: int | None, size_bytes: int | None
 ) -> tuple[list[int], bool]:
     """Return how many units of each queue are taken, in log order, and whether a limit was reached.
 
     A binary search finds the physical offset up to which units are taken, and each queue's unit with it.
     """
-    offsets = [part["physical_offset"] for part in parts]
-    sizes = [] if size_bytes is None else [part["size_bytes"].cumsum(dtype="i8") for part in parts]
+    offsets = [part.physical_offsets for part in parts]
+    sizes = [] if size_bytes is None else [list(accumulate(part.sizes)) for part in parts]
 
     def fits(counts: list[int]) -> bool:
         if rows is not None and sum(counts) > rows:
             return False
-        taken = sum(int(one[count - 1]) for one, count in zip(sizes, counts, strict=False) if count)
+        taken = sum(one[count - 1] for one, count in zip(sizes, counts, strict=False) if count)
         return size_bytes is None or taken <= size_bytes
 
     def count_to(offset: int, low: list[int], high: list[int]) -> list[int]:
         return [bisect_right(one, offset, *span) for one, *span in zip(offsets, low, high, strict=True)]
 
-    first = min(int(one[0]) for one in offsets)
-    last = max(int(one[-1]) for one in offsets) if horizon is None else horizon
+    first = min(one[0] for one in offsets)
+    last = max(one[-1] for one in offsets) if horizon is None else horizon
     low = count_to(first, [0] * len(offsets), [len(one) for one in offsets])
     high = count_to(last, low, [len(one) for one in offsets])
     if fits(high):
@@ -301,7 +302,7 @@ def _take(
 def _span_bytes(reader: StoreReader, name: Queue, span: tuple[int, int]) -> int:
     """Estimate the log bytes of a span from the size of its first record."""
     units = reader.units(*name, span[0], span[0] + 1)
-    return int(units["size_bytes"].sum()) * (span[1] - span[0])
+    return sum(units.sizes) * (span[1] - span[0])
 
 
 def _record_at(reader: StoreReader, physical_offset: int) -> tuple[object, ...]:

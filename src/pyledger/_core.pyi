@@ -2368,26 +2368,6 @@ class LogSender:
     def stop(self) -> None:
         """Make `stream` return soon, in this and all later calls. Any thread may call this."""
 
-# --- index_check.pyx
-
-def index_chain_faults(
-    raw: Buffer, slots: int, entry_count: int, limit: int = 10
-) -> list[tuple[str, int, int, int]]:
-    """Find the first breaks in the hash chains of an index file, in file order.
-
-    Args:
-        raw: The file.
-        slots: Its hash slots.
-        entry_count: Number of its next entry; the first is 1.
-        limit: Most faults wanted, at most 64.
-
-    Returns:
-        (kind, number, found, expected): "hash", entry number, negative hash, 0; "previous", entry number, the
-        entry before it in its slot; "slot", slot number, its newest entry.
-
-    Cost: one pass without the interpreter lock; 4 bytes of memory a slot.
-    """
-
 # --- unit_collector.pyx
 
 @final
@@ -2455,6 +2435,9 @@ class KeyCollector:
     entry of tags; in native byte order.
     """
 
+    of_tags_count: int
+    """How many entries are those of tags."""
+
     def __init__(self, *, with_tags: bool = False) -> None:
         """With or without the entry that RocketMQ 5.4 and later make for the tags of a record."""
     def __len__(self) -> int: ...
@@ -2471,6 +2454,57 @@ class KeyCollector:
         """
     def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = ..., limit: int = 64) -> list[int]:
         """Physical offsets (bytes) of records that may have a key, newest first. Only hashes are compared."""
+
+# --- index_check.pyx
+
+def index_chain_faults(
+    raw: Buffer, slots: int, entry_count: int, limit: int = 10
+) -> list[tuple[str, int, int, int]]:
+    """Find the first breaks in the hash chains of an index file, in file order.
+
+    Args:
+        raw: The file.
+        slots: Its hash slots.
+        entry_count: Number of its next entry; the first is 1.
+        limit: Most faults wanted, at most 64.
+
+    Returns:
+        (kind, number, found, expected): "hash", entry number, negative hash, 0; "previous", entry number, the
+        entry before it in its slot; "slot", slot number, its newest entry.
+
+    Cost: one pass without the interpreter lock; 4 bytes of memory a slot.
+    """
+
+def check_index_entries(
+    raw: Buffer,
+    slots: int,
+    entry_count: int,
+    first: int,
+    keys: KeyCollector,
+    *,
+    min_offset: int,
+    end_offset: int,
+    limit: int = 10,
+) -> tuple[int, int, list[tuple[int, int, bool]]]:
+    """Compare entries of an index file, from one on up to the end of a range, with the keys of records.
+
+    Args:
+        raw: The file.
+        slots: Its hash slots.
+        entry_count: Number of its next entry; the first is 1.
+        first: Number of the entry to begin with.
+        keys: Keys of a range of the log that ends at `end_offset`; those of tags included.
+        min_offset: Start of the log (bytes). Entries below it are of deleted records and pass.
+        end_offset: Physical offset (bytes) at which the first entry ends the comparison.
+        limit: Most faults wanted, at most 64.
+
+    Returns:
+        Number of the first entry that was not compared; how many of those compared are not of tags; and the
+        first that name no record with such a key: number, physical offset (bytes), and whether the record
+        there has other keys.
+
+    Cost: one pass without the interpreter lock; a binary search for each entry that is out of order.
+    """
 
 # --- pull.pyx
 
@@ -2575,6 +2609,26 @@ def count_tagged_units(
 
     Returns:
         (units checked, units that match).
+    """
+
+# --- unit_selection.pyx
+
+def unit_offsets(raw: Buffer) -> memoryview[int]:
+    """Physical offset (bytes) of each raw 20-byte unit, as native 64-bit numbers; half a unit is left out."""
+
+def unit_sizes(raw: Buffer) -> memoryview[int]:
+    """Size (bytes) of each raw 20-byte unit's record, as native 64-bit numbers; half a unit is left out."""
+
+def select_units(raw: Buffer, codes: Buffer | None = None) -> bytes:
+    """Raw 20-byte units that name a record, and may match tags, as consumers filter.
+
+    Args:
+        raw: Raw units. Fill units name no record.
+        codes: Hashes of the wanted tags, ascending, as native 32-bit numbers; None for any tags. Units whose
+            code is not a hash (delivery times, addresses of extended units) are kept: the caller must check
+            their messages.
+
+    Cost: two passes over the units; holds the interpreter lock.
     """
 
 # --- lenient_json.pyx

@@ -260,7 +260,7 @@ def test_retention_that_ran_past_is_an_error_or_passed_over(tmp_path: Path) -> N
 def cut_log(folder: Path, keep: int) -> None:
     """Leave the first `keep` messages of one file, as recovery may after a crash: the rest is zeroed."""
     with StoreReader.open(folder) as reader:
-        place = int(reader.units("orders", 0, keep, keep + 1)[0]["physical_offset"])
+        place = reader.units("orders", 0, keep, keep + 1)[0].physical_offset
     [log] = (folder / "commitlog").iterdir()
     with log.open("r+b") as file:
         file.seek(place)

@@ -23,6 +23,7 @@ cdef class KeyCollector:
     cdef CollectedKey* entries
     cdef int64_t count
     cdef int64_t room
+    cdef readonly int64_t of_tags_count
     cdef int exports
     cdef bint with_tags
 
@@ -101,6 +102,7 @@ cdef class KeyCollector:
         self.entries[self.count] = CollectedKey(record.physical_offset, record.store_timestamp, hash,
                                                 of_tags)
         self.count += 1
+        self.of_tags_count += of_tags
         return 0
 
     def query(self, str topic not None, str key not None, int64_t begin_ms=0,

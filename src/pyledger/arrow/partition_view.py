@@ -9,7 +9,7 @@ from pyledger._core import LogView, MappedFile
 from pyledger.arrow.scan_plan import MAX_OFFSET, LogRange, Partition
 from pyledger.errors import DataLostError
 from pyledger.store.files.folder import StoreFolder, read_with_retries
-from pyledger.store.queues.unit_views import units_array
+from pyledger.store.queues.units import Units
 
 
 def map_partition(partition: Partition) -> LogView:
@@ -31,17 +31,18 @@ def left_of(partition: Partition) -> Partition:
         return partition
     if isinstance(partition, LogRange):
         return replace(partition, start_offset=min(begin, partition.end_offset))
-    units = units_array(partition.units)
-    kept = units[units["physical_offset"] >= begin]
-    return replace(partition, units=kept.tobytes(), size_bytes=int(kept["size_bytes"].sum()))
+    units = Units(partition.units)
+    kept = [number for number, place in enumerate(units.physical_offsets) if place >= begin]
+    rest = Units(b"".join(units[number : number + 1].raw for number in kept))
+    return replace(partition, units=rest.raw, size_bytes=sum(rest.sizes))
 
 
 def _extent(partition: Partition) -> tuple[int, int]:
     """Return the physical offsets (bytes, half open) between which its records start; equal if none."""
     if isinstance(partition, LogRange):
         return partition.start_offset, max(partition.start_offset, partition.end_offset)
-    offsets = units_array(partition.units)["physical_offset"]
-    return (int(offsets.min()), int(offsets.max()) + 1) if len(offsets) else (0, 0)
+    offsets = Units(partition.units).physical_offsets
+    return (min(offsets), max(offsets) + 1) if len(offsets) else (0, 0)
 
 
 def _begin_of(folder: StoreFolder) -> int:

@@ -10,13 +10,16 @@ it maps. Its end is pinned when the plan is made.
 
 import base64
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 from pyledger._core import LogView, RowFilter, read_message, split_log
 from pyledger.errors import PyLedgerError
 from pyledger.model.message import QueueRange
+from pyledger.store.queues.units import Units
 
 MIN_OFFSET, MAX_OFFSET = -(1 << 63), (1 << 63) - 1
 UNIT_BYTES = 20
@@ -46,8 +49,8 @@ class QueueSource(Protocol):
     def queues(self) -> Mapping[tuple[str, int], QueueRange]:
         """Queue offsets that each queue holds."""
 
-    def units(self, topic: str, queue_id: int, start: int | None = None, end: int | None = None) -> Any:
-        """Units of a queue as an array with the fields `physical_offset`, `size_bytes`, `tags_code`."""
+    def units(self, topic: str, queue_id: int, start: int | None = None, end: int | None = None) -> Units:
+        """Units of a queue."""
 
     def first_record_from(self, physical_offset: int) -> int | None:
         """Physical offset (bytes) of a record at or soon after an offset; None if that needs a walk."""
@@ -227,7 +230,7 @@ def _record_span(source: QueueSource, topic: str, queue_id: int, queue_offset: i
     units = source.units(topic, queue_id, queue_offset, queue_offset + 1)
     if len(units) != 1:
         return None
-    start = int(units[0]["physical_offset"])
+    start = units[0].physical_offset
     try:
         found = read_message(source.view, start, check=False)
     except PyLedgerError:
@@ -295,12 +298,12 @@ def _prefers_queues(source: QueueSource, selection: RowSelection, log_bytes: int
         return False
     size_bytes = count = 0
     for units in _wanted_units(source, selection):
-        size_bytes += int(units["size_bytes"].sum(dtype="i8"))
+        size_bytes += sum(units.sizes)
         count += len(units)
     return RANDOM_READ_FACTOR * (size_bytes + UNIT_BYTES * count) <= log_bytes
 
 
-def _wanted_units(source: QueueSource, selection: RowSelection) -> Iterator[Any]:
+def _wanted_units(source: QueueSource, selection: RowSelection) -> Iterator[Units]:
     """Yield the units of the selected queues, by topic, queue id and queue offset."""
     for (topic, queue_id), held in sorted(source.queues().items()):
         selected = selection.offsets_for(topic, queue_id)
@@ -322,7 +325,7 @@ def _split_units(
     """Split the selected units into lists of about equal bytes."""
     end_offset = source.view.end_offset
     parts = [units for units in _wanted_units(source, selection) if len(units)]
-    total = sum(int(units["size_bytes"].sum(dtype="i8")) for units in parts)
+    total = sum(sum(units.sizes) for units in parts)
     step_bytes = _step_bytes(total, min_partitions, limit_bytes)
     work_bytes = total + UNIT_WORK_BYTES * sum(len(units) for units in parts)
     share = -(-total // max(1, min(spread, work_bytes // WORK_BYTES_MIN)))
@@ -345,15 +348,15 @@ def _split_units(
         yield UnitList(source.path, b"".join(held), end_offset, held_bytes, selection)
 
 
-def _slices(units: Any, step_bytes: int, step_units: int) -> Iterator[tuple[bytes, int]]:
+def _slices(units: Units, step_bytes: int, step_units: int) -> Iterator[tuple[bytes, int]]:
     """Yield raw units and the bytes of their records; a slice exceeds a limit only if one record does."""
-    sums = units["size_bytes"].astype("i8").cumsum()
+    sums = list(accumulate(units.sizes))
     start, before = 0, 0
     while start < len(units):
-        stop = int(sums.searchsorted(before + step_bytes, side="right"))
+        stop = bisect_right(sums, before + step_bytes)
         stop = min(max(stop, start + 1), start + step_units)
-        yield units[start:stop].tobytes(), int(sums[stop - 1]) - before
-        start, before = stop, int(sums[stop - 1])
+        yield units[start:stop].raw, sums[stop - 1] - before
+        start, before = stop, sums[stop - 1]
 
 
 def resolve_queues(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyledger.store.maintenance.verify import verify
     from pyledger.store.messages.message_store import MessageStore
     from pyledger.store.queues.get_result import GetResult, GetStatus
+    from pyledger.store.queues.units import Unit, Units
     from pyledger.store.reading.log_end import Damage
     from pyledger.store.reading.reader import StoreReader
 else:
@@ -35,6 +36,7 @@ else:
             "pyledger.store.maintenance.verify": ("verify",),
             "pyledger.store.messages.message_store": ("MessageStore",),
             "pyledger.store.queues.get_result": ("GetResult", "GetStatus"),
+            "pyledger.store.queues.units": ("Unit", "Units"),
             "pyledger.store.reading.log_end": ("Damage",),
             "pyledger.store.reading.reader": ("StoreReader",),
         },
@@ -52,6 +54,8 @@ __all__ = [
     "StoreConfig",
     "StoreReader",
     "StoredMessage",
+    "Unit",
+    "Units",
     "archive",
     "rebuild",
     "repair",

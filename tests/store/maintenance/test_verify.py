@@ -115,7 +115,7 @@ def cut_queue_file(store: Path) -> int:
 def add_unit(store: Path) -> int:
     with StoreReader.open(store) as reader:
         end = reader.queues()["alpha", 0].max_offset
-        last = reader.units("alpha", 0, end - 1).tobytes()
+        last = reader.units("alpha", 0, end - 1).raw
     later = (int.from_bytes(last[:8], "big") + (1 << 20)).to_bytes(8, "big") + last[8:]
     change(store / "consumequeue" / "alpha" / "0" / f"{end * 20 // 800 * 800:020d}", end * 20 % 800, later)
     return end

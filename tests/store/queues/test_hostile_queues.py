@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def physical_offsets(queue: QueueUnits, start: int, end: int) -> list[int]:
-    return queue.array(start, end)["physical_offset"].tolist()
+    return queue.array(start, end).physical_offsets
 
 
 @pytest.mark.parametrize(

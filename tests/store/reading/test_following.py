@@ -22,7 +22,7 @@ def write(path: Path, count: int) -> None:
 
 
 def offsets(reader: StoreReader) -> list[int]:
-    return reader.units("orders", 0)["physical_offset"].tolist()
+    return reader.units("orders", 0).physical_offsets
 
 
 def test_files_that_recovery_recreates_are_mapped_again(tmp_path: Path) -> None:

@@ -83,10 +83,10 @@ def test_units_name_the_records_of_their_queue(golden: GoldenCase, reader: Store
     for topic, queue_id in reader.queues():
         units = reader.units(topic, queue_id)
         mine = [line for line in lines if (line["topic"], line["queueId"]) == (topic, queue_id)]
-        assert units["physical_offset"].tolist() == [line["physicalOffset"] for line in mine]
-        assert units["size_bytes"].tolist() == [line["storeSize"] for line in mine]
+        assert units.physical_offsets == [line["physicalOffset"] for line in mine]
+        assert units.sizes == [line["storeSize"] for line in mine]
         if golden.name != "cq-ext-5":
-            assert units["tags_code"].tolist() == [line["tagsCode"] for line in mine]
+            assert [unit.tags_code for unit in units] == [line["tagsCode"] for line in mine]
 
 
 def test_answers_of_the_index(golden: GoldenCase, reader: StoreReader) -> None:

@@ -137,12 +137,8 @@ def _queue_facts(reader: Any) -> Iterator[Fields]:
             "minOffset": held.min_offset,
             "maxOffset": held.max_offset,
             "messages": held.max_offset - held.min_offset,
-            "firstStoreTimestamp": _store_timestamp(reader, int(first[0]["physical_offset"]))
-            if len(first)
-            else None,
-            "lastStoreTimestamp": _store_timestamp(reader, int(last[-1]["physical_offset"]))
-            if len(last)
-            else None,
+            "firstStoreTimestamp": _store_timestamp(reader, first[0].physical_offset) if len(first) else None,
+            "lastStoreTimestamp": _store_timestamp(reader, last[-1].physical_offset) if len(last) else None,
         }
 
 

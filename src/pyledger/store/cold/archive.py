@@ -20,7 +20,7 @@ from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.files.archive_leftovers import UNFINISHED_SUFFIX, remove_leftovers
 from pyledger.store.files.folder import StoreFile, read_folder
 from pyledger.store.files.lock import lock_store
-from pyledger.store.queues.unit_views import same_bytes
+from pyledger.store.queues.units import same_bytes
 from pyledger.store.reading.reader import StoreReader
 
 COMPARE_BYTES = 4 << 20

@@ -4,19 +4,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyledger._core import IndexFile, KeyCollector, LogView, MappedFile, find_next_record, index_chain_faults
+from pyledger._core import (
+    IndexFile,
+    KeyCollector,
+    LogView,
+    MappedFile,
+    check_index_entries,
+    find_next_record,
+    index_chain_faults,
+)
 from pyledger.errors import StoreFormatError
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.finding import Finding, Severity
 from pyledger.store.files.folder import StoreFolder
-from pyledger.store.queues.unit_views import (
-    IndexEntries,
-    collected_keys,
-    index_entries,
-    leading_below,
-    strange_entries,
-    without_tags,
-)
 
 _SHOWN_MAX = 10
 
@@ -24,12 +24,15 @@ _SHOWN_MAX = 10
 @dataclass(slots=True)
 class _CheckedFile:
     path: str
-    entries: IndexEntries
+    raw: MappedFile
+    slot_count: int
+    entry_count: int
     safe: bool
     """Covered by the checkpoint, so that recovery keeps it."""
-    taken: int = 0
-    """Entries compared so far."""
+    next_entry: int = 1
+    """Number of the first entry that was not compared yet."""
     faults: int = 0
+    """Faults reported so far."""
 
 
 @dataclass(slots=True)
@@ -53,10 +56,9 @@ class IndexCheck:
                 yield Finding("index-header", path, 0, error.problem)
                 continue
             raw = MappedFile.open(path)
-            entries = index_entries(raw, file.slot_count, file.entry_count)
-            checked = _CheckedFile(path, entries, self.folder.clean or file.end_timestamp <= safe_ms)
-            self._files.append(checked)
-            if checked.safe:
+            safe = self.folder.clean or file.end_timestamp <= safe_ms
+            self._files.append(_CheckedFile(path, raw, file.slot_count, file.entry_count, safe))
+            if safe:
                 yield from _check_header(file)
                 yield from _check_chains(path, raw, file)
             else:
@@ -70,36 +72,37 @@ class IndexCheck:
         where = keys.collect(self.view, start, end)
         while where < end:
             where = keys.collect(self.view, find_next_record(self.view, where + 1, end) or end, end)
-        known = collected_keys(keys)
-        wanted = known[known["of_tags"] == 0]
-        found = 0
+        wanted, found = len(keys) - keys.of_tags_count, 0
         for file in self._files:
-            first = file.taken
-            file.taken += leading_below(file.entries, first, end)
-            part = file.entries[first : file.taken]
-            numbers = without_tags(part, known)
-            part = part[numbers]
-            found += len(part)
-            if not file.safe:
-                continue
-            for number, detail in strange_entries(part, wanted, self.view.start_offset):
-                file.faults += 1
-                if file.faults <= _SHOWN_MAX:
-                    entry = first + int(numbers[number]) + 1
-                    yield Finding("index-entry", file.path, entry, detail)
-        if found < len(wanted):
-            self._missing += len(wanted) - found
+            file.next_entry, of_keys, faults = check_index_entries(
+                file.raw,
+                file.slot_count,
+                file.entry_count,
+                file.next_entry,
+                keys,
+                min_offset=self.view.start_offset,
+                end_offset=end,
+                limit=_SHOWN_MAX - file.faults if file.safe else 0,
+            )
+            found += of_keys
+            file.faults += len(faults)
+            for entry, physical_offset, has_keys in faults:
+                what = "no record with this key" if has_keys else "no record with keys"
+                detail = f"{what} is at physical offset {physical_offset}"
+                yield Finding("index-entry", file.path, entry, detail)
+        if found < wanted:
+            self._missing += wanted - found
             if self._first_missing < 0:
                 self._first_missing = start
 
     def check_rest(self) -> Iterator[Finding]:
         """Report entries after the end of the log, and keys without an entry."""
         for file in self._files:
-            left = len(file.entries) - file.taken
-            if left and file.safe:
+            left = file.entry_count - file.next_entry
+            if left > 0 and file.safe:
                 detail = f"{left} entries name records after the end of the log, {self.view.end_offset}"
                 severity: Severity = "problem" if self.folder.clean else "note"
-                yield Finding("index-entry", file.path, file.taken + 1, detail, severity)
+                yield Finding("index-entry", file.path, file.next_entry, detail, severity)
         if self._missing:
             path = os.path.join(self.folder.path, "index")
             detail = f"{self._missing} keys are missing, from physical offset {self._first_missing} on"

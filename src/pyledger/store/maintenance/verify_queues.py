@@ -9,7 +9,7 @@ from pyledger.model.names import LIGHT_QUEUE_PREFIX
 from pyledger.store.files.finding import Finding, Severity
 from pyledger.store.files.folder import BATCH_QUEUE_FOLDER, QUEUE_FOLDER, StoreFolder, offset_files
 from pyledger.store.queues.queue_units import StoredQueue, open_stored
-from pyledger.store.queues.unit_views import BATCH_CQ_UNIT, CQ_UNIT, differing_units, same_bytes
+from pyledger.store.queues.units import BATCH_UNIT_BYTES, UNIT_BYTES, batch_at, differing_units, same_bytes
 
 Queue = tuple[str, int]
 _SHOWN_MAX = 10
@@ -47,13 +47,13 @@ class QueueCheck:
 
     def check_files(self) -> Iterator[Finding]:
         """Report files of a different size: they can be read, but not appended to."""
-        for kind, unit in ((QUEUE_FOLDER, CQ_UNIT), (BATCH_QUEUE_FOLDER, BATCH_CQ_UNIT)):
+        for kind, unit_bytes in ((QUEUE_FOLDER, UNIT_BYTES), (BATCH_QUEUE_FOLDER, BATCH_UNIT_BYTES)):
             size_bytes = self.folder.queue_file_size_bytes(kind)
             for _, _, path in self.folder.queue_folders(kind):
                 for file in offset_files(path):
                     if file.size_bytes != size_bytes:
                         detail = f"has {file.size_bytes} bytes, the others {size_bytes}"
-                        first = file.start_offset // unit.itemsize
+                        first = file.start_offset // unit_bytes
                         yield Finding("queue-file", file.path, first, detail)
 
     def check_range(self, start: int, end: int) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ class QueueCheck:
 
     def _compare(self, name: Queue, units: UnitRange, seen: _Seen) -> Iterator[Finding]:
         stored = self._queue(name)
-        first, size = units.first_queue_offset, (BATCH_CQ_UNIT if units.batch else CQ_UNIT).itemsize
+        first, size = units.first_queue_offset, BATCH_UNIT_BYTES if units.batch else UNIT_BYTES
         wanted = memoryview(units)
         at = 0
         while at < len(wanted):
@@ -163,6 +163,6 @@ def _can_have_files(path: str, name: Queue) -> bool:
 
 def _offset_at(units: memoryview, at: int, first: int, size: int) -> int:
     """Queue offset of the unit at a byte position."""
-    if size == CQ_UNIT.itemsize:
+    if size == UNIT_BYTES:
         return first + at // size
-    return int.from_bytes(units[at + 28 : at + 36], "big", signed=True)
+    return batch_at(units, at // size)[0]

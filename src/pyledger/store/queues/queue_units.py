@@ -5,6 +5,7 @@ end of the log, units derived from the records are used instead.
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from pyledger._core import (
     UnitRange,
     search_batch_units_by_time,
     search_units_by_time,
+    select_units,
 )
 from pyledger.errors import IllegalMessageError
 from pyledger.model.message import QueueRange
@@ -25,16 +27,15 @@ from pyledger.store.files.folder import (
     QUEUE_FOLDER,
     derived_folder,
 )
-from pyledger.store.queues.unit_views import (
-    BATCH_CQ_UNIT,
-    CQ_UNIT,
+from pyledger.store.queues.units import (
+    BATCH_UNIT_BYTES,
     FILL_SIZE_BYTES,
+    UNIT_BYTES,
     Raw,
     Units,
-    batch_units_array,
-    drop_fill,
+    batch_at,
+    batches_below,
     plain_units,
-    units_array,
 )
 
 StoredQueue = ConsumeQueue | BatchConsumeQueue
@@ -82,13 +83,13 @@ class QueueUnits:
         parts = [self._stored_chunks, self._derived_chunks]
         for part in reversed(parts) if newest_first else parts:
             for raw in part(start, end, count, newest_first):
-                yield drop_fill(raw)
+                yield select_units(raw)
 
     def array(self, start: int | None = None, end: int | None = None) -> Units:
-        """Units of queue offsets [start, end) as an array of dtype `CQ_UNIT`; a copy."""
+        """Units of queue offsets [start, end); a copy."""
         first = self.min_offset if start is None else start
         last = self.max_offset if end is None else end
-        return units_array(b"".join(self.chunks(first, last, 1 << 16)))
+        return Units(b"".join(self.chunks(first, last, 1 << 16)))
 
     def misses_any(self, found: Units, start: int | None, end: int | None) -> bool:
         """Whether the result of `array` has no unit for some queue offsets in [start, end)."""
@@ -204,7 +205,7 @@ class QueueUnits:
             low, high = self._derived_batches(start, end)
         else:
             low, high = max(0, start - self.derived_first), end - self.derived_first
-        size = BATCH_CQ_UNIT.itemsize if self.batch else CQ_UNIT.itemsize
+        size = BATCH_UNIT_BYTES if self.batch else UNIT_BYTES
         firsts = range(low, high, count)
         for first in reversed(firsts) if newest_first else firsts:
             # A copy: a view held by a suspended iterator would keep `add` from appending.
@@ -213,23 +214,28 @@ class QueueUnits:
 
     def _derived_batches(self, start: int, end: int) -> tuple[int, int]:
         """First and end index of the derived units of queue offsets [start, end)."""
-        bases = batch_units_array(self._derived)["base_offset"]
-        return max(0, int(bases.searchsorted(start, "right")) - 1), int(bases.searchsorted(end))
+        return max(0, batches_below(self._derived, start + 1) - 1), batches_below(self._derived, end)
 
     def _derived_min(self, min_physical_offset: int) -> int:
         if self.derived_first < 0:
             return self.max_offset
         if self.batch:
-            batches = batch_units_array(self._derived)
-            at = int(batches["physical_offset"].searchsorted(min_physical_offset))
-            return int(batches["base_offset"][at]) if at < len(batches) else self.max_offset
+            batches = range(len(self._derived) // BATCH_UNIT_BYTES)
+            at = bisect_left(batches, min_physical_offset, key=self._derived_place)
+            return batch_at(self._derived, at)[0] if at < len(batches) else self.max_offset
         # Fill units name no place, so the array is not sorted: walk from the front; heads are deleted file by
         # file.
         first = max(self.min_offset, self.derived_first)
-        units = units_array(self._derived)["physical_offset"]
-        while first < self.max_offset and units[first - self.derived_first] < min_physical_offset:
+        while (
+            first < self.max_offset and self._derived_place(first - self.derived_first) < min_physical_offset
+        ):
             first += 1
         return first
+
+    def _derived_place(self, index: int) -> int:
+        """Physical offset (bytes) in a derived unit."""
+        at = index * (BATCH_UNIT_BYTES if self.batch else UNIT_BYTES)
+        return int.from_bytes(self._derived[at : at + 8], "big", signed=True)
 
     def _open(self) -> StoredQueue:
         if self._stored is None:
@@ -260,12 +266,11 @@ def _stored_units(stored: StoredQueue, start: int, end: int) -> Iterator[memoryv
         if not raw.nbytes:
             return
         if isinstance(stored, BatchConsumeQueue):
-            units = batch_units_array(raw)
-            yield raw[: int(units["base_offset"].searchsorted(end)) * units.itemsize]
-            start = max(start + 1, _end_of_batches(units))
+            yield raw[: batches_below(raw, end) * BATCH_UNIT_BYTES]
+            start = max(start + 1, _end_of_batches(raw))
         else:
             yield raw
-            start += raw.nbytes // CQ_UNIT.itemsize
+            start += raw.nbytes // UNIT_BYTES
 
 
 def _joined(stored: ConsumeQueue, start: int, end: int) -> Raw:
@@ -279,12 +284,10 @@ def _stored_batches(stored: BatchConsumeQueue, start: int, end: int, count: int)
         raw = stored.units(start, count)
         if not raw.nbytes:
             return
-        units = batch_units_array(raw)
-        keep = int(units["base_offset"].searchsorted(end))
-        yield plain_units(raw[: keep * units.itemsize])
-        start = max(start + 1, _end_of_batches(units))
+        yield plain_units(raw[: batches_below(raw, end) * BATCH_UNIT_BYTES])
+        start = max(start + 1, _end_of_batches(raw))
 
 
-def _end_of_batches(units: Units) -> int:
+def _end_of_batches(raw: Raw) -> int:
     """Queue offset after all units of a batch queue; those of damaged files need not ascend."""
-    return int((units["base_offset"].astype("i8") + units["batch_size"]).max())
+    return max(batch_at(raw, index)[1] for index in range(len(raw) // BATCH_UNIT_BYTES))

@@ -22,7 +22,7 @@ from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
 from pyledger.store.files.folder import CHECKPOINT_FILE, StoreFolder, read_with_retries
 from pyledger.store.queues.queue_units import QueueUnits
-from pyledger.store.queues.unit_views import Raw, Units, keep_tags, units_array
+from pyledger.store.queues.units import Raw, Units, keep_tags
 from pyledger.store.reading.key_index import QUERY_MAX, KeyIndex, recover_index
 from pyledger.store.reading.log_end import Damage, LogEnd, entries_view, find_log_end, whole_view
 from pyledger.store.reading.log_walk import LogWalk
@@ -213,9 +213,9 @@ class StoreReader:
         """Units of one queue as recovery would leave them, queue offsets [start, end).
 
         Returns:
-            Array of dtype `CQ_UNIT` (physical_offset i8, size_bytes i4, tags_code i8; big-endian, without
-            padding), a copy; of a batch queue one unit for each record. Empty for a queue that does not
-            exist.
+            The units, a copy; of a batch queue one unit for each record. Empty for a queue that does not
+            exist. Their `raw` bytes suit `numpy.frombuffer` with the dtype `[("physical_offset", ">i8"),
+            ("size_bytes", ">i4"), ("tags_code", ">i8")]`.
 
         Raises:
             CorruptRecordError: units are missing where damage was met (`on_corrupt="error"`).
@@ -460,11 +460,12 @@ class StoreReader:
 
     def _read_one_by_one(self, raw: Raw) -> list[StoredMessage]:
         found = []
-        for unit in units_array(raw):
+        units = Units(bytes(raw))
+        for index, unit in enumerate(units):
             try:
-                found += read_messages(self.view, unit.tobytes())
+                found += read_messages(self.view, units[index : index + 1].raw)
             except (CorruptRecordError, OffsetOutOfRangeError) as error:
-                self._note(Damage(int(unit["physical_offset"]), int(unit["size_bytes"]), str(error)))
+                self._note(Damage(unit.physical_offset, unit.size_bytes, str(error)))
         return found
 
     def _note(self, damage: Damage) -> None:
