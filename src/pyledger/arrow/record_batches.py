@@ -28,7 +28,7 @@ from pyledger.arrow.scan_plan import (
     resolve_queues,
 )
 from pyledger.config.fields import checked_choice, checked_limit
-from pyledger.errors import ConfigError, CorruptRecordError
+from pyledger.errors import ConfigError, CorruptRecordError, MissingExtraError
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, time_ms
 from pyledger.store.reading.log_end import Damage
@@ -38,7 +38,7 @@ from pyledger.store.reading.wanted_ranges import wanted_ranges
 try:
     import pyarrow as pa
 except ImportError as error:
-    raise ImportError("pyledger.arrow needs pyarrow: install pyledger with its extra `arrow`") from error
+    raise MissingExtraError("pyledger.arrow", "pyarrow", "arrow") from error
 
 log = logging.getLogger("pyledger.arrow")
 

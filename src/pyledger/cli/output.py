@@ -164,8 +164,8 @@ def counted(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows: a drawn table on a terminal, tab-separated lines into a pipe."""
-    if not sys.stdout.isatty():
+    """Print rows: a drawn table on a terminal if rich is installed, else tab-separated lines."""
+    if not (sys.stdout.isatty() and _has_rich()):
         write_line("\t".join(header))
         for row in rows:
             write_line("\t".join(_cell(cell) for cell in row))
@@ -194,6 +194,15 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
         print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
+def _has_rich() -> bool:
+    """Return whether the package of the extra `console` is installed."""
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def _cell(value: object) -> str:
     return "" if value is None else printable(str(value))
 
@@ -202,7 +211,7 @@ def _cell(value: object) -> str:
 def progress(
     what: str, total: int | None, *, start: int = 0, unit: str = "bytes", show: bool = True
 ) -> Iterator[Advance]:
-    """Show a progress bar on stderr if that is a terminal.
+    """Show a progress bar on stderr if that is a terminal and rich is installed.
 
     Args:
         what: The action, such as "checking".
@@ -211,7 +220,7 @@ def progress(
         unit: `bytes`, or the plural of what is counted.
         show: False never shows a bar, which would wrap lines on the same terminal to its width.
     """
-    if not show or not sys.stderr.isatty():
+    if not (show and sys.stderr.isatty() and _has_rich()):
         yield lambda _done: None
         return
     from rich.console import Console

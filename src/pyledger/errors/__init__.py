@@ -11,7 +11,9 @@ from pyledger.errors.base import (
     EXIT_USAGE,
     ConfigError,
     InvariantError,
+    MissingExtraError,
     PyLedgerError,
+    install_command,
 )
 from pyledger.errors.bookkeeper import (
     AddFailedError,
@@ -153,6 +155,7 @@ __all__ = [
     "MalformedMessageIdError",
     "MalformedRecordError",
     "MetadataUnreachableError",
+    "MissingExtraError",
     "NoLeaderError",
     "NoMetadataFileError",
     "NoNodeError",
@@ -192,5 +195,6 @@ __all__ = [
     "SubscriptionSyntaxError",
     "TopicAttributeError",
     "WireError",
+    "install_command",
     "reason_of",
 ]

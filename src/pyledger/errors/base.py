@@ -26,5 +26,21 @@ class ConfigError(PyLedgerError):
         super().__init__(f"{field}: {problem}" + (f"; {remedy}" if remedy else ""))
 
 
+class MissingExtraError(PyLedgerError, ImportError):
+    """A package that an extra of PyLedger installs is missing."""
+
+    code = 1150
+    exit_code = EXIT_UNREACHABLE
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{what} needs {package}: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of PyLedger."""
+    return f"pip install 'pyledger[{extra}]'"
+
+
 class InvariantError(AssertionError):
     """A bug in PyLedger. Not a `PyLedgerError`, so that no handler catches it."""

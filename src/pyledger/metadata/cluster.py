@@ -119,15 +119,13 @@ def locate(address: str, *, make: bool = True) -> Cluster:
         make: Create FILE if it does not exist.
 
     Raises:
-        ConfigError: The address is malformed, or kazoo is not installed.
+        ConfigError: The address is malformed.
+        MissingExtraError: Kazoo is not installed.
     """
     if (found := _ADDRESS.fullmatch(address)) is not None:
         # Imported here: a cluster in a file does not need kazoo.
-        try:
-            from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
-        except ImportError:
-            remedy = "install pyledger with its extra `ledger`"
-            raise ConfigError("metadata", "ZooKeeper needs kazoo", remedy) from None
+        from pyledger.metadata.zookeeper import ZooKeeperStore  # noqa: PLC0415
+
         hosts, root = found["hosts"].replace(";", ","), found["root"] or ROOT
         try:
             if not all(can_be_host(one.rpartition(":")[0] or one) for one in hosts.split(",")):

@@ -10,13 +10,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from kazoo import exceptions as faults
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
-
 from pyledger.errors import (
     MetadataUnreachableError,
+    MissingExtraError,
     NodeExistsError,
     NodeNotEmptyError,
     NodeVersionError,
@@ -25,6 +21,14 @@ from pyledger.errors import (
 from pyledger.log_events import logger
 from pyledger.metadata.change_signal import Signal
 from pyledger.metadata.store import MetadataStore, Node
+
+try:
+    from kazoo import exceptions as faults
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.protocol.states import KazooState
+except ImportError as error:
+    raise MissingExtraError("ZooKeeper", "kazoo", "ledger") from error
 
 log = logger("metadata.zookeeper")
 # Nothing is printed unless the application adds a handler: all failures are also raised.

@@ -7,14 +7,17 @@ loaded when a body wants them: most programs meet neither.
 Source: RocketMQ common/.../compression/CompressionType.java and the four codecs beside it.
 """
 
+import sys
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from types import ModuleType
 
 from pyledger.errors import CorruptBodyError
 from pyledger.model.sys_flag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
 PLAIN_BODY_LIMIT_BYTES = 64 * 1024 * 1024
+ZSTD_WINDOW_BITS_MAX = 31
 
 Buffer = bytes | bytearray | memoryview
 
@@ -79,9 +82,7 @@ def compress(body: Buffer, kind: CompressionType, level: int = 5) -> tuple[bytes
         # Java's lz4 reads no frame whose blocks refer to one another.
         packed = bytes(lz4.frame.compress(body, block_linked=False))
     elif kind is CompressionType.ZSTD:
-        import zstandard  # noqa: PLC0415
-
-        packed = zstandard.ZstdCompressor(level=level or 3).compress(body)
+        packed = _zstd().compress(body, level or 3)
     else:
         packed = zlib.compress(body, level or -1)
     return packed, COMPRESSED | kind << COMPRESSION_SHIFT
@@ -113,23 +114,31 @@ def _decompress_lz4(body: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_zstd(body: Buffer, limit_bytes: int) -> bytes:
-    import zstandard  # noqa: PLC0415
-
+    zstd = _zstd()
     try:
-        size_bytes = zstandard.frame_content_size(body)
-        if size_bytes > limit_bytes:
+        size_bytes = zstd.get_frame_info(body).decompressed_size
+        if size_bytes is not None and size_bytes > limit_bytes:
             raise _TooLargeError
         # A frame may specify a window of any size; its memory is bounded like the body.
-        decompressor = zstandard.ZstdDecompressor(max_window_size=max(limit_bytes, 1 << 23))
-        try:
-            return decompressor.decompress(body, max_output_size=0 if size_bytes > 0 else limit_bytes)
-        except zstandard.ZstdError:
-            # A truncated frame and a full buffer give one error: only the latter has bytes beyond the limit.
-            if size_bytes < 0 and len(decompressor.stream_reader(body).read(limit_bytes + 1)) > limit_bytes:
-                raise _TooLargeError from None
-            raise
-    except zstandard.ZstdError as error:
+        window_bits = min(max(limit_bytes, 1 << 23).bit_length(), ZSTD_WINDOW_BITS_MAX)
+        stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_bits})
+        plain: bytes = stream.decompress(body, limit_bytes + 1)
+    except zstd.ZstdError as error:
         raise RuntimeError(str(error)) from error
+    if len(plain) > limit_bytes:
+        raise _TooLargeError
+    if not stream.eof:
+        raise EOFError("the frame is truncated")
+    return plain
+
+
+def _zstd() -> ModuleType:
+    """Return the zstd module of the standard library, or of its backport before Python 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+    else:
+        from backports import zstd  # noqa: PLC0415
+    return zstd
 
 
 _CODECS: dict[int, Callable[[Buffer, int], bytes]] = {

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from pyledger.cli.output import CannotReachError
 from pyledger.cli.parameters import Number
 from pyledger.cli.servers.serving import (
     begin_start,
@@ -91,15 +90,12 @@ def command(
         raise click.UsageError("give either --metadata or --dev")
     if count is not None and (journals or ledgers):
         raise click.UsageError("with --dev all folders are below FOLDER")
-    try:
-        from pyledger.servers.bookkeeper.server import BookieServer
-        from pyledger.servers.local.bookies import AsyncLocalBookies
-    except ImportError as error:
-        raise CannotReachError(str(error)) from error
     from pyledger.config.bookie import FIXED, BookieConfig
     from pyledger.config.loader import ConfigFile
     from pyledger.config.net import TlsConfig
     from pyledger.metadata.cluster import locate
+    from pyledger.servers.bookkeeper.server import BookieServer
+    from pyledger.servers.local.bookies import AsyncLocalBookies
 
     log_to_stderr(log_level)
     file = ConfigFile(config_path)

@@ -4,8 +4,6 @@ from typing import Any
 
 import click
 
-from pyledger.cli.output import CannotReachError
-
 metadata_option = click.option(
     "-m",
     "--metadata",
@@ -17,11 +15,8 @@ metadata_option = click.option(
 
 
 def require_protobuf() -> None:
-    """Raise an error that names the missing package, if protobuf is not installed."""
-    try:
-        import pyledger.wire.bookkeeper.schema  # noqa: F401
-    except ImportError as error:
-        raise CannotReachError(str(error)) from error
+    """Raise `MissingExtraError` if protobuf is not installed."""
+    import pyledger.wire.bookkeeper.schema  # noqa: F401
 
 
 def client_of(metadata: str) -> Any:

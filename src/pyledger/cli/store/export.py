@@ -75,9 +75,8 @@ def command(
         raise click.UsageError("--body is for jsonl and csv; Arrow and Parquet hold bodies as bytes")
     write: Callable[[Any, str, Advance], int]
     if kind in ("arrow", "parquet"):
-        from pyledger.cli.store.export_columns import import_arrow, write_columns
-
-        import_arrow()
+        import pyledger.arrow  # noqa: F401 - before the store is read: pyarrow may be missing
+        from pyledger.cli.store.export_columns import write_columns
 
         def write(reader: Any, draft: str, advance: Advance) -> int:
             return write_columns(

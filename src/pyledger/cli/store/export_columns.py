@@ -4,21 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyledger.cli.output import Advance, CannotReachError
+from pyledger.cli.output import Advance
 from pyledger.cli.parameters import require_topics
-
-
-def import_arrow() -> Any:
-    """Import `pyledger.arrow`.
-
-    Raises:
-        CannotReachError: a package is missing; the text names what to install.
-    """
-    try:
-        import pyledger.arrow
-    except ImportError as error:
-        raise CannotReachError(str(error)) from error
-    return pyledger.arrow
 
 
 def write_columns(
@@ -33,7 +20,8 @@ def write_columns(
     advance: Advance,
 ) -> int:
     """Write an Arrow IPC file or a Parquet file; return the number of messages."""
-    arrow = import_arrow()
+    from pyledger import arrow
+
     names = list(arrow.DEFAULT_COLUMNS if columns is None else columns)
     schema = arrow.schema_for(names)
     count = 0

@@ -28,7 +28,7 @@ Raw = bytes | bytearray | memoryview
 
 
 class Unit(NamedTuple):
-    """One unit of a consume queue: the place of a record."""
+    """One unit of a consume queue: where a record is."""
 
     physical_offset: int
     """In bytes."""
@@ -55,7 +55,7 @@ class Units(Sequence[Unit]):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                raise ValueError(f"units are cut in steps of 1, not {step}")
+                raise ValueError(f"the step of a slice of units is {step}, not 1")
             return Units(self.raw[start * UNIT_BYTES : stop * UNIT_BYTES])
         return Unit._make(_UNIT.unpack_from(self.raw, range(len(self))[index] * UNIT_BYTES))
 
@@ -64,12 +64,12 @@ class Units(Sequence[Unit]):
 
     @property
     def physical_offsets(self) -> list[int]:
-        """The physical offset (bytes) of each record; made anew at each use."""
+        """The physical offset (bytes) of each record; a new list at each use."""
         return unit_offsets(self.raw).tolist()
 
     @property
     def sizes(self) -> list[int]:
-        """The size (bytes) of each record; made anew at each use."""
+        """The size (bytes) of each record; a new list at each use."""
         return unit_sizes(self.raw).tolist()
 
 

@@ -9,11 +9,13 @@ Source: BookKeeper bookkeeper-proto/src/main/proto/*.proto.
 from functools import cache
 from typing import Any
 
+from pyledger.errors import MissingExtraError
+
 try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
     from google.protobuf.message import DecodeError, EncodeError
 except ImportError as error:
-    raise ImportError("ledgers need protobuf: install pyledger with its extra `ledger`") from error
+    raise MissingExtraError("BookKeeper's protocol", "protobuf", "ledger") from error
 
 __all__ = ["DecodeError", "EncodeError", "format_text", "message", "parse_text"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyledger.atomic_file import replace_file
-from pyledger.errors import ConfigError
+from pyledger.errors import ConfigError, MissingExtraError
 from pyledger.log_events import event, logger
 from pyledger.model.remoting_codes import ResponseCode
 from pyledger.protocol.auth.model import AuthRules, Need, Objection, User
@@ -157,15 +157,14 @@ def parsed(path: Path, data: bytes) -> Any:
     """Parse the content of a file.
 
     Raises:
-        ConfigError: it does not have the format of its ending, or the parser is not installed.
+        ConfigError: it does not have the format of its ending.
+        MissingExtraError: the parser is not installed.
     """
     if path.suffix in (".yml", ".yaml"):
         try:
             import yaml  # noqa: PLC0415 - only for this form
-        except ImportError:
-            raise ConfigError(
-                SETTING, "reading YAML needs PyYAML", "install pyledger with its extra `server`"
-            ) from None
+        except ImportError as error:
+            raise MissingExtraError(f"reading {path}", "PyYAML", "server") from error
         try:
             return yaml.safe_load(data)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
