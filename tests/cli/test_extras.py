@@ -34,7 +34,7 @@ def without(folder: Path, modules: tuple[str, ...]) -> dict[str, str]:
         (["bookie", "serve", "{}", "--metadata", "zk://127.0.0.1:1/ledgers"], "kazoo", "ledger"),
         (["cluster", "format", "zk://127.0.0.1:1/ledgers"], "kazoo", "ledger"),
         (["broker", "--config", "{}/broker.toml"], "yaml", "server"),
-        (["export", "{}", "{}/all.parquet"], "pyarrow", "arrow"),
+        (["export", "{}/store", "{}/all.parquet"], "pyarrow", "arrow"),
     ],
     ids=lambda one: one[0] if isinstance(one, list) else one,
 )
