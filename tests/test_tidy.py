@@ -75,7 +75,9 @@ MAY_IMPORT = {
         "config",
         "errors",
         "model",
+        "protocol.broker.name_rules",
         "pyspark_pyledger",
+        "wire.record.properties",
     },
 }
 SYSTEM = {

@@ -6,7 +6,6 @@ not staged. The files are in `<store>/spark/<job>/`, one per finished task. The 
 with those of failed tasks; a later write deletes those of a killed job.
 """
 
-import re
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -19,14 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyledger.atomic_file import flush_folder
+from pyledger.config.store import StoreConfig
 from pyledger.errors import IllegalMessageError, RecordTooLargeError
+from pyledger.protocol.broker.name_rules import topic_problem
 from pyledger.store.files.folder import STAGING_FOLDER
 from pyledger.store.files.writeback_file import WritebackFile
+from pyledger.wire.record.properties import PROPERTIES_SIZE_MAX_BYTES
 
-BODY_BYTES_MAX = 4 << 20
-PROPERTIES_BYTES_MAX = 32_767
-"""Names, values and two separators for each."""
-TOPIC_CHARS_MAX = 127
+BODY_BYTES_MAX = StoreConfig().max_message_size_bytes
+"""A write opens its store with this setting."""
 _SEPARATORS = "\x01\x02"
 _NAMED = {"TAGS": "tags", "KEYS": "keys"}
 """Properties with columns of their own."""
@@ -99,7 +99,8 @@ def stage_rows(folder: Path, batches: Iterable[Any], topic: str | None) -> Stage
             file.flush()
             flush_folder(folder)
     for one in topics:
-        check_topic(one)
+        if (problem := topic_problem(one)) is not None:
+            raise IllegalMessageError(f"topic {one!r}: {problem}")
     return StagedFile(name if count else "", count, tuple(sorted(topics)))
 
 
@@ -110,19 +111,6 @@ def read_staged(folder: Path, names: Iterable[str]) -> Iterator[Any]:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches):
                 yield _completed(reader.get_batch(index))
-
-
-def check_topic(topic: str) -> None:
-    """Check the name of a topic.
-
-    Raises:
-        IllegalMessageError: it is not valid.
-    """
-    if not re.fullmatch(r"[%|a-zA-Z0-9_-]+", topic) or len(topic) > TOPIC_CHARS_MAX:
-        raise IllegalMessageError(
-            f"topic: {topic!r} is not valid: use letters, digits, %, |, _ and -, "
-            f"at most {TOPIC_CHARS_MAX} of them"
-        )
 
 
 def _checked(batch: Any, topic: str | None) -> Any:
@@ -151,8 +139,8 @@ def _checked(batch: Any, topic: str | None) -> Any:
     if "keys" in given or "tags" in given or "properties" in given:
         staged["properties"] = _stored_form(given, batch.num_rows)
         longest = pc.max(pc.binary_length(staged["properties"])).as_py()
-        if longest > PROPERTIES_BYTES_MAX:
-            raise RecordTooLargeError("properties", longest, PROPERTIES_BYTES_MAX)
+        if longest > PROPERTIES_SIZE_MAX_BYTES:
+            raise RecordTooLargeError("properties", longest, PROPERTIES_SIZE_MAX_BYTES)
     return pa.RecordBatch.from_pydict(staged)
 
 

@@ -224,7 +224,13 @@ def test_what_was_broken_off_is_finished_once(
         ({"body": [b""], "tags": ["t" * 40_000]}, RecordTooLargeError, "properties"),
         ({"body": [b""], "queueId": [1 << 31]}, IllegalMessageError, "queueId: Integer value 2147483648 not"),
         ({"body": [b""], "queueId": [-1]}, IllegalMessageError, "queueId: is below 0"),
-        ({"body": [b""], "topic": ["a b"]}, IllegalMessageError, "topic: 'a b' is not valid"),
+        ({"body": [b""], "topic": ["a b"]}, IllegalMessageError, "topic 'a b': .* illegal characters"),
+        ({"body": [b""], "topic": ["%LMQ%x"]}, IllegalMessageError, "topic '%LMQ%x': .* light queue"),
+        (
+            {"body": [b""], "topic": ["%DLQ%" + "g" * 123]},
+            IllegalMessageError,
+            "longer than topic max length 127",
+        ),
         ({"body": [b""], "topic": pa.array([None], pa.string())}, IllegalMessageError, "topic: is null"),
         (
             {"body": [b""], "properties": pa.array([[("a", "")]], pa.map_(pa.string(), pa.string()))},

@@ -3,8 +3,9 @@
 Names come from the network and become parts of paths, so nothing else may pass.
 
 Differs: upstream takes sends for its timer topic, its revive topics and all other topics of its own that
-start with `rmq_sys_`, offsets of its own groups, names with a second prefix, such as `%RETRY%%RETRY%x`, and
-messages for the topic of a light queue, `%LMQ%x`.
+start with `rmq_sys_`, offsets of its own groups, names with a second prefix, such as `%RETRY%%RETRY%x`,
+messages for the topic of a light queue, `%LMQ%x`, and dead-letter topics of 128 to 255 characters, to whose
+messages only its store objects.
 
 Source: RocketMQ common/.../TopicValidator.java, Validators.java, MixAll.java.
 """
@@ -43,7 +44,7 @@ def topic_problem(topic: str) -> str | None:
         return "The specified topic is blank."
     if not ALLOWED.fullmatch(topic):
         return f"The specified topic contains illegal characters, allowing only ^{ALLOWED.pattern}$"
-    limit = RETRY_TOPIC_LENGTH_MAX if is_retry_or_dlq(topic) else TOPIC_LENGTH_MAX
+    limit = RETRY_TOPIC_LENGTH_MAX if topic.startswith(names.RETRY_PREFIX) else TOPIC_LENGTH_MAX
     if len(topic) > limit:
         return f"The specified topic is longer than topic max length {limit}."
     if is_retry_or_dlq(topic) and is_retry_or_dlq(topic[topic.index("%", 1) + 1 :]):
