@@ -126,16 +126,16 @@ class RemotingClient:
             return result
 
         def responded(response: Deferred[RemotingCommand]) -> None:
-            if (error := response.exception()) is not None:
+            try:
+                answer = response.result()
+                retries = answer.code == GO_AWAY and self._leave(connection)
+            except Exception as error:  # noqa: BLE001 - what awaits the result gets it
                 result.set_exception(error)
-            elif (answer := response.result()).code != GO_AWAY or not self._config.reconnect_on_go_away:
-                result.set_result(answer)
+                return
+            if retries:
+                self._call_later(result, address, command, timeout_ms, deadline, attempts=1)
             else:
-                self._retire(connection)
-                if self._config.retry_on_go_away and not self._closed:
-                    self._call_later(result, address, command, timeout_ms, deadline, attempts=1)
-                else:
-                    result.set_exception(RemotingSendRequestError(connection.remote_address, SENT_AWAY))
+                result.set_result(answer)
 
         response: Deferred[RemotingCommand] = Deferred()
         response.add_done_callback(responded)
@@ -298,6 +298,19 @@ class RemotingClient:
         if connection is not None and self._config.reconnect_on_go_away:
             self._retire(connection)
 
+    def _leave(self, connection: Connection) -> bool:
+        """Obey a GO_AWAY: retire its connection and return whether to retry; False: it is the response.
+
+        Raises:
+            RemotingSendRequestError: `retry_on_go_away` is off, or the client is closed.
+        """
+        if not self._config.reconnect_on_go_away:
+            return False
+        self._retire(connection)
+        if self._closed or not self._config.retry_on_go_away:
+            raise RemotingSendRequestError(connection.remote_address, SENT_AWAY)
+        return True
+
     def _retire(self, connection: Connection) -> None:
         """Make no further call on a connection. The server closes it, or the idle timeout does."""
         for address in [a for a, known in self._connections.items() if known is connection]:
@@ -324,7 +337,6 @@ class RemotingClient:
         *,
         attempts: int,
     ) -> RemotingCommand:
-        last_address = ""
         for _ in range(attempts):
             connection = self._connections.get(address or self._chosen or "")
             if connection is None or connection.closed:
@@ -334,13 +346,10 @@ class RemotingClient:
                 answer = await connection.call(command, left_ms)
             except RemotingTimeoutError:
                 raise RemotingTimeoutError(connection.remote_address, timeout_ms) from None
-            if answer.code != GO_AWAY or not self._config.reconnect_on_go_away:
+            if answer.code != GO_AWAY or not self._leave(connection):
                 return answer
-            self._retire(connection)
-            last_address = connection.remote_address
-            if not self._config.retry_on_go_away:
-                break
-        raise RemotingSendRequestError(last_address, SENT_AWAY)
+        assert connection is not None
+        raise RemotingSendRequestError(connection.remote_address, SENT_AWAY)
 
     def _call_later(
         self,
