@@ -181,7 +181,7 @@ class ChaosBookies:
                 process.kill()
                 process.communicate()
         for name in self.names:
-            problems = BookieCheck(str(self.folder / name)).problems()
+            problems = BookieCheck(str(self.folder / name)).findings()
             found += [f"{name}: {one}" for one in problems if one.severity != "note"]
         return found
 

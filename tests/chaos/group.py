@@ -245,7 +245,7 @@ class ChaosGroup:
         found: list[str] = []
         for name in self.names:
             with DLedgerReader.open(self.folder / f"dledger-{name}") as reader:
-                found += [f"{name}: {one}" for one in verify_dledger(reader) if one.severity == "problem"]
+                found += [f"{name}: {one}" for one in verify_dledger(reader) if one.severity == "error"]
                 logs.append({entry.index: entry.body for entry in reader.entries() if entry.body})
         found += ["the folders differ"] * any(log != logs[0] for log in logs)
         return [*found, *violations(self.appends, self.reads, logs[0])]

@@ -153,22 +153,23 @@ def test_verify_distinguishes_valid_from_damaged(tmp_path: Path) -> None:
     found = pyledger("verify", store, "--json")
     assert found.code == 1
     assert fingerprint(store) == before
-    *problems, summary = found.json
-    assert {"kind", "problem", "file", "offset", "detail"} == problems[0].keys()
-    damaged = [p for p in problems if p["problem"] == "damaged-record"]
-    assert [p["file"] for p in damaged] == [str(log)]
-    assert [p["offset"] for p in damaged] == [victim]
-    counted = {kind: sum(p["kind"] == kind for p in problems) for kind in ("problem", "note")}
+    *findings, summary = found.json
+    assert {"kind", "severity", "finding", "file", "offset", "detail"} == findings[0].keys()
+    assert {one["kind"] for one in findings} == {"finding"}
+    damaged = [one for one in findings if one["finding"] == "damaged-record"]
+    assert [one["file"] for one in damaged] == [str(log)]
+    assert [one["offset"] for one in damaged] == [victim]
+    counted = {name: sum(one["severity"] == name for one in findings) for name in ("error", "note")}
     assert summary == {
         "kind": "summary",
         "valid": False,
-        "problems": counted["problem"],
+        "errors": counted["error"],
         "notes": counted["note"],
         "clean": True,
     }
     text = pyledger("verify", store)
     assert text.code == 1
-    assert f"problem: {log} @{victim}: damaged-record: " in text.out
+    assert f"error: {log} @{victim}: damaged-record: " in text.out
     assert text.err.startswith("not valid: ")
     cat = pyledger("cat", store, "--json")
     assert cat.code == 1

@@ -54,7 +54,7 @@ def test_entries(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_verify_finds_nothing(case: str, tmp_path: Path) -> None:
     check = BookieCheck(str(unpack_bookie(case, tmp_path)))
-    assert [one for one in check.problems() if one.severity == "problem"] == []
+    assert [one for one in check.findings() if one.severity == "error"] == []
     assert check.entries > check.unguarded > 0
 
 
@@ -74,7 +74,7 @@ def test_a_flipped_bit_of_an_entry_is_found(tmp_path: Path) -> None:
     data = bytearray(log.read_bytes())
     data[1028 + 42] ^= 1  # in the payload of the first entry
     log.write_bytes(data)
-    problems = [one for one in BookieCheck(str(folder)).problems() if one.severity == "problem"]
+    problems = [one for one in BookieCheck(str(folder)).findings() if one.severity == "error"]
     assert [(one.kind, one.file, one.offset) for one in problems] == [("bookie-digest", str(log), 1028)]
     assert pyledger("bookie", "verify", str(folder)).code == 1
 
@@ -85,7 +85,7 @@ def test_an_entry_that_an_index_names_in_vain_is_damage(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:2000])
     with pytest.raises(LedgerFileError, match="is not here"):
         list(BookieReader.open(folder).entries())
-    assert {one.kind for one in BookieCheck(str(folder)).problems()} == {"bookie-log", "bookie-index"}
+    assert {one.kind for one in BookieCheck(str(folder)).findings()} == {"bookie-log", "bookie-index"}
 
 
 def test_a_journal_that_ends_in_a_torn_record_is_sound(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_journal_that_ends_in_a_torn_record_is_sound(tmp_path: Path) -> None:
     journal.write_bytes(journal.read_bytes()[: last + 10])
     left = list(BookieReader.open(folder).entries())
     assert len(left) == len(entries) - 1
-    assert not [one for one in BookieCheck(str(folder)).problems() if one.severity == "problem"]
+    assert not [one for one in BookieCheck(str(folder)).findings() if one.severity == "error"]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_mutated_folders_give_clear_errors(tmp_path_factory: Any, data: st.DataO
         content[at : at + data.draw(st.integers(1, 8))] = data.draw(st.binary(max_size=8))
         content = content or bytearray(b"\0")
     victim.write_bytes(content)
-    for read in (lambda: BookieReader.open(folder).entries(), lambda: BookieCheck(str(folder)).problems()):
+    for read in (lambda: BookieReader.open(folder).entries(), lambda: BookieCheck(str(folder)).findings()):
         with suppress(PyLedgerError):
             assert all(isinstance(one.entry, memoryview) for one in read() if isinstance(one, HeldEntry))

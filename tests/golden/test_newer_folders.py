@@ -54,7 +54,7 @@ def test_every_message_is_read(tmp_path: Path, name: str) -> None:
 def test_nothing_of_a_sound_folder_is_called_damage(tmp_path: Path, name: str) -> None:
     """The index names the tags of each record, which that of 5.3 does not."""
     folder = GoldenCase(ROOT / name).unpack(tmp_path)
-    assert [problem for problem in verify(folder) if problem.severity == "problem"] == []
+    assert [problem for problem in verify(folder) if problem.severity == "error"] == []
 
 
 def test_an_entry_of_tags_that_no_record_has_is_damage(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_entry_of_tags_that_no_record_has_is_damage(tmp_path: Path) -> None:
     hashed = int.from_bytes(data[at : at + 4], "big")
     data[at : at + 4] = (hashed + 500 if hashed < 1 << 30 else hashed - 500).to_bytes(4, "big")
     path.write_bytes(data)
-    (problem,) = (one for one in verify(folder) if one.severity == "problem")
+    (problem,) = (one for one in verify(folder) if one.severity == "error")
     assert (problem.kind, problem.offset) == ("index-entry", 5)
 
 
@@ -89,4 +89,4 @@ def test_others_are_written_on(tmp_path: Path, name: str) -> None:
     with MessageStore.open(folder) as store:
         place = store.put(Message("alpha", b"more", tags="A", keys="new"))
         assert [message.physical_offset for message in store.query("alpha", "new")] == [place.physical_offset]
-    assert [problem for problem in verify(folder) if problem.severity == "problem"] == []
+    assert [problem for problem in verify(folder) if problem.severity == "error"] == []

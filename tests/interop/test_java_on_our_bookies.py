@@ -89,5 +89,5 @@ def test_zz_the_folders_are_valid(cluster: JavaCluster, folder: Path) -> None:
         cluster.bookies[number].wait()
     for number in range(BOOKIES):
         check = BookieCheck(str(folder / f"bookie-{number}"))
-        assert [one for one in check.problems() if one.severity != "note"] == []
+        assert [one for one in check.findings() if one.severity != "note"] == []
         assert check.entries

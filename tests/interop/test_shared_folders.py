@@ -70,4 +70,4 @@ def test_folders_change_hands(tmp_path: Path) -> None:
             for ledger_id in (first, second):
                 found = [entry.payload for entry in client.open(ledger_id, b"pw").read()]
                 assert found == [payload(at, SIZE) for at in range(COUNT)], ledger_id
-    assert not [one for one in BookieCheck(str(home)).problems() if one.severity == "problem"]
+    assert not [one for one in BookieCheck(str(home)).findings() if one.severity == "error"]

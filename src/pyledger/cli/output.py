@@ -122,13 +122,14 @@ def json_line(fields: Mapping[str, Any]) -> str:
     )
 
 
-def print_problem(found: Any, *, as_json: bool) -> None:
+def print_finding(found: Any, *, as_json: bool) -> None:
     """Print one finding of a check."""
     if as_json:
         emit(
             {
-                "kind": found.severity,
-                "problem": found.kind,
+                "kind": "finding",
+                "severity": found.severity,
+                "finding": found.kind,
                 "file": found.file,
                 "offset": found.offset,
                 "detail": found.detail,

@@ -99,7 +99,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
             await peer.close()
 
     asyncio.run(fill())
-    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+    assert [p for p in BookieCheck(str(tmp_path)).findings() if p.severity != "note"] == []
     held = [(one.ledger_id, one.entry_id) for one in BookieReader.open(tmp_path).entries()]
     assert held == [(7, entry_id) for entry_id in range(100)] + [(8, 3)]
     asyncio.run(look())
@@ -121,7 +121,7 @@ def test_entries_move_to_small_logs_and_are_read_from_there(tmp_path: Path) -> N
 
     asyncio.run(serve())
     assert len(list(tmp_path.rglob("*.log"))) > 5
-    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+    assert [p for p in BookieCheck(str(tmp_path)).findings() if p.severity != "note"] == []
 
 
 def test_a_fence_is_answered_whose_entry_is_on_disk_alone(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_long_empty_index_costs_what_it_holds(tmp_path: Path) -> None:
     # A part behind the last entry that was allocated and never written.
     os.truncate(index, index.stat().st_size + (1 << 32))
     asyncio.run(converse(fill=False))
-    assert [p for p in BookieCheck(str(tmp_path)).problems() if p.severity != "note"] == []
+    assert [p for p in BookieCheck(str(tmp_path)).findings() if p.severity != "note"] == []
     assert [one.entry_id for one in BookieReader.open(tmp_path).entries()] == [3, high]
     assert index.stat().st_blocks < 100
 

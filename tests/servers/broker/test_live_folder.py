@@ -112,5 +112,5 @@ def test_commands_and_arrow_see_what_was_acknowledged(tmp_path: Path) -> None:
         assert not info["clean"]
         assert info["messages"] >= least
         verified = [json.loads(line) for line in pyledger("verify", node.folder, "--json").lines]
-        assert verified[-1]["problems"] == 0, verified
+        assert verified[-1]["errors"] == 0, verified
     assert pyledger("info", node.folder, "--json").json[0]["clean"]

@@ -40,7 +40,7 @@ IN_MEMORY = DLedgerStoreConfig(store_type="memory")
 
 def entries_of(path: Path) -> list[Entry]:
     with DLedgerReader.open(path) as reader:
-        assert [found for found in verify_dledger(reader) if found.severity == "problem"] == []
+        assert [found for found in verify_dledger(reader) if found.severity == "error"] == []
         return list(reader.entries())
 
 

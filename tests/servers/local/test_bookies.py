@@ -50,7 +50,7 @@ def test_our_client_writes_recovers_and_reads(tmp_path: Path) -> None:
         asyncio.run(play(bookies.metadata))
     for number in range(1, 4):
         check = BookieCheck(str(tmp_path / f"bookie-{number}"))
-        assert [one for one in check.problems() if one.severity != "note"] == []
+        assert [one for one in check.findings() if one.severity != "note"] == []
         assert check.entries
 
 

@@ -134,7 +134,7 @@ def test_every_image_of_a_crash_has_what_is_needed(
     monkeypatch.undo()
     assert len(images) > 30
     for one in images:
-        problems = [found for found in BookieCheck(str(one)).problems() if found.severity != "note"]
+        problems = [found for found in BookieCheck(str(one)).findings() if found.severity != "note"]
         assert not problems, one.name
         again = opened(one)
         try:

@@ -94,7 +94,7 @@ def test_each_journal_is_replayed_from_its_own_mark(tmp_path: Path) -> None:
     assert [(one.ledger_id, one.entry_id) for one in BookieReader.open(*apart).entries()] == [
         one[:2] for one in expected
     ]
-    assert not [one for one in BookieCheck(*apart).problems() if one.severity == "problem"]
+    assert not [one for one in BookieCheck(*apart).findings() if one.severity == "error"]
     again = opened(image)
     look(again, 5)
     again.close()

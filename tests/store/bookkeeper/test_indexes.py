@@ -103,7 +103,7 @@ every_ledger = pytest.mark.parametrize("ledger_id", ENTRIES)
 
 
 def problems(folder: Path) -> set[str]:
-    return {one.kind for one in BookieCheck(str(folder)).problems() if one.severity == "problem"}
+    return {one.kind for one in BookieCheck(str(folder)).findings() if one.severity == "error"}
 
 
 @damage
@@ -213,7 +213,7 @@ def test_a_log_stays_until_its_ledgers_are_known_to_be_deleted(running: BookieSt
     (live / "ledgers/current" / LIST_FILE).unlink()
     for ledger_id in ENTRIES:
         index_of(live, ledger_id).unlink()
-    notes = [one for one in BookieCheck(str(live)).problems() if one.kind == "bookie-lost"]
+    notes = [one for one in BookieCheck(str(live)).findings() if one.kind == "bookie-lost"]
     assert [one.severity for one in notes] == ["note"] * len(ENTRIES)
     store = opened(live)
     assert not store.is_listed

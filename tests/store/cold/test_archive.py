@@ -62,7 +62,7 @@ def copy(packed: Path, tmp_path: Path) -> Path:
 
 
 def problems(store: Path) -> list[str]:
-    return [p.kind for p in verify(store) if p.severity == "problem"]
+    return [p.kind for p in verify(store) if p.severity == "error"]
 
 
 def test_everything_reads_the_same(plain: Path, packed: Path) -> None:

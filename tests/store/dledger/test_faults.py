@@ -56,7 +56,7 @@ def spoil(path: Path, entry: Entry) -> None:
 
 def kinds(path: Path) -> set[str]:
     with DLedgerReader.open(path) as reader:
-        return {found.kind for found in verify_dledger(reader) if found.severity == "problem"}
+        return {found.kind for found in verify_dledger(reader) if found.severity == "error"}
 
 
 def test_a_durable_entry_that_is_damaged_is_missed_without_a_checkpoint(tmp_path: Path) -> None:

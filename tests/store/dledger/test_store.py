@@ -35,7 +35,7 @@ def bodies_of(path: Path) -> list[tuple[int, int, bytes]]:
 
 def problems(path: Path) -> list[Any]:
     with DLedgerReader.open(path) as reader:
-        return [found for found in verify_dledger(reader) if found.severity == "problem"]
+        return [found for found in verify_dledger(reader) if found.severity == "error"]
 
 
 def append(store: DLedgerStore, term: int, bodies: list[bytes]) -> list[Entry]:

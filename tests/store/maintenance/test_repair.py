@@ -17,7 +17,7 @@ from tests.golden.archive import GoldenCase, fingerprint, golden_case
 
 
 def problems(store: Path) -> list[str]:
-    return [p.kind for p in verify(store) if p.severity == "problem"]
+    return [p.kind for p in verify(store) if p.severity == "error"]
 
 
 def steps(report: RepairReport) -> list[tuple[str, int | None, int]]:

@@ -18,7 +18,7 @@ FIRST = f"{0:020d}"
 
 
 def problems(store: Path) -> list[Finding]:
-    return [found for found in verify(store) if found.severity == "problem"]
+    return [found for found in verify(store) if found.severity == "error"]
 
 
 def kinds(store: Path) -> set[str]:
@@ -38,7 +38,7 @@ def flip(path: Path, position: int) -> None:
 def test_verify_judges_every_golden_folder_as_upstream_does(golden: GoldenCase, pristine_store: Path) -> None:
     found = list(verify(pristine_store))
     assert {p.kind for p in found} <= set(KINDS)
-    assert bool([p for p in found if p.severity == "problem"]) is (golden.facts["storeReadExit"] != 0), found
+    assert bool([p for p in found if p.severity == "error"]) is (golden.facts["storeReadExit"] != 0), found
     unclean = [p for p in found if p.kind == "unclean"]
     assert bool(unclean) is golden.summary["abortFile"]
 

@@ -120,7 +120,7 @@ def test_damage_in_an_entry_is_found(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[places[5] + 90] ^= 1  # within the body
     file.write_bytes(content)
-    found = [problem for problem in verify(tmp_path) if problem.severity == "problem"]
+    found = [problem for problem in verify(tmp_path) if problem.severity == "error"]
     assert [(problem.kind, problem.offset) for problem in found] == [("damaged-record", places[5] - HEAD)]
     with StoreReader.open(tmp_path, on_corrupt="skip") as reader:
         assert [m.physical_offset for m in reader.messages()] == places[:5] + places[6:]
@@ -142,7 +142,7 @@ def test_records_become_entries(
         assert scan(entries.log.data.view(), 0).record_count == len(sizes)
         entries.flush()
     with DLedgerReader.open(path / "dledger-n0") as reader:
-        assert [p for p in verify_dledger(reader) if p.severity == "problem"] == []
+        assert [p for p in verify_dledger(reader) if p.severity == "error"] == []
         found = list(reader.entries())
     assert [(entry.index, entry.term) for entry in found] == [(n, 7) for n in range(len(sizes))]
     assert [(entry.pos + HEAD, len(entry.body)) for entry in found] == places

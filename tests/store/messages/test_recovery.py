@@ -343,7 +343,7 @@ def test_a_record_whose_topic_names_no_folder_does_not_lock_the_store(tmp_path: 
             assert list(store.queues()) == [("t", 0)]
     assert {p.name for p in tmp_path.parent.iterdir()} >= {tmp_path.name}
     assert sorted(p.name for p in (tmp_path / "consumequeue").iterdir()) == ["t"]
-    found = [p.kind for p in verify(tmp_path) if p.severity == "problem" and p.kind == "illegal-topic"]
+    found = [p.kind for p in verify(tmp_path) if p.severity == "error" and p.kind == "illegal-topic"]
     assert found == ["illegal-topic"]
 
 

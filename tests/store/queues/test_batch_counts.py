@@ -27,7 +27,7 @@ def state(store: Path, name: bytes, value: Callable[[int], bytes]) -> None:
 
 
 def problems(store: Path) -> list[str]:
-    return [p.kind for p in verify(store) if p.severity == "problem"]
+    return [p.kind for p in verify(store) if p.severity == "error"]
 
 
 @pytest.mark.parametrize("without_files", [False, True], ids=["files", "no files"])

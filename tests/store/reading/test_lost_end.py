@@ -47,7 +47,7 @@ def rolled(tmp_path: Path) -> Path:
 
 
 def kinds(store: Path) -> set[str]:
-    return {p.kind for p in verify(store) if p.severity == "problem"}
+    return {p.kind for p in verify(store) if p.severity == "error"}
 
 
 @pytest.mark.parametrize("lose", LOSSES)

@@ -9,7 +9,7 @@ from pyledger.cli.bookkeeper.bookie_recover import command as recover_command
 from pyledger.cli.bookkeeper.bookie_serve import command as serve_command
 from pyledger.cli.bookkeeper.options import require_protobuf
 from pyledger.cli.messages import text_or_base64
-from pyledger.cli.output import counted, emit, print_problem, print_status, printable, write_line
+from pyledger.cli.output import counted, emit, print_finding, print_status, printable, write_line
 from pyledger.cli.parameters import Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
@@ -76,21 +76,21 @@ def dump(
 def verify(ctx: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
     """Check journals, entry logs and indexes of FOLDER against each other, and the digests of all entries.
 
-    Exit 0 if FOLDER is valid, 1 if there are problems. Notes are not problems.
+    Exit 0 if FOLDER is valid, 1 if there are errors. Notes are not errors.
     """
     require_protobuf()
     from pyledger.store.bookkeeper.verify import BookieCheck
 
-    check, counts = BookieCheck(*folders), {"problem": 0, "note": 0}
-    for found in check.problems():
+    check, counts = BookieCheck(*folders), {"error": 0, "note": 0}
+    for found in check.findings():
         counts[found.severity] += 1
-        print_problem(found, as_json=as_json)
-    valid = not counts["problem"]
+        print_finding(found, as_json=as_json)
+    valid = not counts["error"]
     if as_json:
-        facts = {"valid": valid, "problems": counts["problem"], "notes": counts["note"]}
+        facts = {"valid": valid, "errors": counts["error"], "notes": counts["note"]}
         emit({"kind": "summary", **facts, "entries": check.entries, "unguarded": check.unguarded})
     else:
-        state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
+        state = "valid" if valid else f"not valid: {counted(counts['error'], 'error')}"
         copies = counted(check.entries, "copy of an entry", "copies of entries")
         unknown = f", {check.unguarded:,} whose digest needs a password" if check.unguarded else ""
         print_status(f"{state}; {copies}{unknown}")

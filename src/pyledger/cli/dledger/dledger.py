@@ -12,7 +12,7 @@ from pyledger.cli.output import (
     WrongUseError,
     counted,
     emit,
-    print_problem,
+    print_finding,
     print_status,
     printable,
     progress,
@@ -115,23 +115,23 @@ def verify(
 ) -> None:
     """Check every entry, checksum and index unit of FOLDER, and its term file and checkpoint.
 
-    Exit 0 when it is valid, 1 when there are problems. Notes are not problems: recovery repairs them.
+    Exit 0 when it is valid, 1 when there are errors. Notes are not errors: recovery repairs them.
     """
     from pyledger.store.dledger.reader import DLedgerReader
     from pyledger.store.dledger.verify import verify_dledger
 
-    counts = {"problem": 0, "note": 0}
+    counts = {"error": 0, "note": 0}
     with DLedgerReader.open(folder, data_paths=data_paths, generation=generation) as reader:
         total = sum(file.size_bytes for file in reader.folder.data_files)
         with progress("checking", total, start=reader.start_offset, show=not as_json) as advance:
             for found in verify_dledger(reader, advance):
                 counts[found.severity] += 1
-                print_problem(found, as_json=as_json)
+                print_finding(found, as_json=as_json)
         stop = reader.scan()
-    valid = not counts["problem"]
+    valid = not counts["error"]
     facts = {
         "valid": valid,
-        "problems": counts["problem"],
+        "errors": counts["error"],
         "notes": counts["note"],
         "begin": stop.first_index,
         "end": stop.last_index,
@@ -146,7 +146,7 @@ def verify(
     if as_json:
         emit({"kind": "summary", **facts})
     else:
-        state = "valid" if valid else f"not valid: {counted(counts['problem'], 'problem')}"
+        state = "valid" if valid else f"not valid: {counted(counts['error'], 'error')}"
         held = counted(stop.entry_count, "entry", "entries")
         print_status(f"{state}; {held}, {stop.first_index}..{stop.last_index}, term {stop.last_term}")
     if not valid:

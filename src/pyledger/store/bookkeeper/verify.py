@@ -57,7 +57,7 @@ class BookieCheck:
         self._filled: dict[int, Filled] = {}
         self._unnamed: dict[int, set[int]] = {}
 
-    def problems(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Yield the findings as the files are read."""
         for stranger in self.folder.unusual:
             yield Finding("unusual", stranger.path, None, stranger.what, "note")
@@ -72,7 +72,7 @@ class BookieCheck:
             yield from self._index(ledger_id, path)
         if not self.folder.has_rocksdb:
             yield from self._lost_entries()
-        yield from self._digest_problems()
+        yield from self._wrong_digests()
 
     def _journal(self, number: int, path: str) -> Iterator[Finding]:
         data = self._files.map(path)
@@ -164,7 +164,7 @@ class BookieCheck:
                 detail += "are in no index and were never acknowledged"
             else:
                 detail += "are not in its index" if has_index else "and no index: deleted, or it is lost"
-            severity: Severity = "problem" if has_index and listed is None else "note"
+            severity: Severity = "error" if has_index and listed is None else "note"
             yield Finding("bookie-lost", self._index_of(ledger_id), None, detail, severity)
 
     def _index_of(self, ledger_id: int) -> str:
@@ -179,7 +179,7 @@ class BookieCheck:
         else:
             self._odd.setdefault(ledger_id, []).append((path, position, entry_id))
 
-    def _digest_problems(self) -> Iterator[Finding]:
+    def _wrong_digests(self) -> Iterator[Finding]:
         for ledger_id, places in self._odd.items():
             if (kind := self._digests.get(ledger_id)) is None:
                 self.unguarded += len(places)

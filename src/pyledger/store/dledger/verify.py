@@ -100,7 +100,7 @@ def _check_index(reader: DLedgerReader, stop: EntryStop) -> Iterator[Finding]:
     beyond = (stop.last_index + 1) * INDEX_UNIT_BYTES
     # `durable-end` states whether such entries were durable. Without it they may have been.
     lost = folder.durable_end is None and indexed_beyond(reader.view, reader.units, stop) >= 0
-    severity: Severity = "problem" if lost else "note"
+    severity: Severity = "error" if lost else "note"
     for file in reader.units.files:
         position = beyond - file.start_offset
         if 0 <= position <= file.mapped_bytes - INDEX_UNIT_BYTES:

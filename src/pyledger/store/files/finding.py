@@ -1,9 +1,9 @@
-"""Findings of a check: problems that lose or hide messages, and notes."""
+"""Findings of a check: errors, which lose or hide messages, and notes."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Severity = Literal["problem", "note"]
+Severity = Literal["error", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Finding:
     offset: int | None
     """A physical offset (bytes) in the log, a queue offset in a queue, an entry number in an index file."""
     detail: str
-    severity: Severity = "problem"
+    severity: Severity = "error"
     """`note`: nothing is lost; the next recovery repairs it, or it is only unusual."""
 
 

@@ -1,6 +1,6 @@
 """`repair`: change a damaged store so that Java and PyLedger can open it, without losing messages.
 
-It repairs the problems that `verify` finds: an incomplete record at the end of the log is removed, as
+It repairs the errors that `verify` finds: an incomplete record at the end of the log is removed, as
 recovery does; a file that is too short is extended; queues and index that do not match the log are rebuilt;
 an inconsistent checkpoint is replaced by an empty one; staged files of abandoned Spark jobs are removed.
 Removed bytes are on disk in a side folder before the log is changed.
@@ -113,20 +113,20 @@ def repair(
 def _plan(root: str, file_size_bytes: int | None, truncate_at_damage: bool) -> list[RepairStep]:
     """Steps in a safe order: the log first, then what is derived from it."""
     folder = read_folder(root)
-    problems = [p for p in verify(root) if p.severity == "problem"]
-    middle = sorted((p for p in problems if p.kind in _MIDDLE), key=lambda p: p.offset or 0)
+    errors = [e for e in verify(root) if e.severity == "error"]
+    middle = sorted((e for e in errors if e.kind in _MIDDLE), key=lambda e: e.offset or 0)
     steps: list[RepairStep] = []
-    end = next((p.offset for p in problems if p.kind == "torn-record"), None)
+    end = next((e.offset for e in errors if e.kind == "torn-record"), None)
     if middle and truncate_at_damage:
         end = middle[0].offset
     elif middle:
-        steps += [RepairStep("leave", p.file, p.offset, 0, p.detail) for p in middle]
-    steps += [RepairStep("leave", p.file, None, 0, p.detail) for p in problems if p.kind in _PROPERTIES]
+        steps += [RepairStep("leave", e.file, e.offset, 0, e.detail) for e in middle]
+    steps += [RepairStep("leave", e.file, None, 0, e.detail) for e in errors if e.kind in _PROPERTIES]
     if end is not None:
         steps += truncate_steps(folder, end)
-    steps += _extend_steps(folder, problems, file_size_bytes, end)
-    lost = next((p for p in problems if p.kind == "lost-end"), None)
-    derived = any(p.kind.startswith(("queue-", "index-")) for p in problems)
+    steps += _extend_steps(folder, errors, file_size_bytes, end)
+    lost = next((e for e in errors if e.kind == "lost-end"), None)
+    derived = any(e.kind.startswith(("queue-", "index-")) for e in errors)
     if lost is not None and not truncate_at_damage:
         steps.append(RepairStep("leave", lost.file, lost.offset, 0, lost.detail))
     elif lost is not None:
@@ -136,7 +136,7 @@ def _plan(root: str, file_size_bytes: int | None, truncate_at_damage: bool) -> l
     elif derived or (truncate_at_damage and middle):
         steps.append(RepairStep("rebuild", root, None, 0, "consume queues and index, from the log"))
     checkpoint_path = os.path.join(root, CHECKPOINT_FILE)
-    reset = any(p.kind == "checkpoint" for p in problems) if lost is None else truncate_at_damage
+    reset = any(e.kind == "checkpoint" for e in errors) if lost is None else truncate_at_damage
     if reset:
         steps.append(RepairStep("reset-checkpoint", checkpoint_path, None, 0, "to an empty one"))
     steps += [
@@ -165,10 +165,10 @@ def truncate_steps(folder: StoreFolder, end: int) -> list[RepairStep]:
 
 
 def _extend_steps(
-    folder: StoreFolder, problems: list[Finding], file_size_bytes: int | None, end: int | None
+    folder: StoreFolder, errors: list[Finding], file_size_bytes: int | None, end: int | None
 ) -> list[RepairStep]:
     whole = file_size_bytes or folder.log_file_size_bytes
-    short_paths = {p.file for p in problems if p.kind == "short-file"}
+    short_paths = {e.file for e in errors if e.kind == "short-file"}
     steps = []
     for file in folder.log_files:
         if file.path not in short_paths:

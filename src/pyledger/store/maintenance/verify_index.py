@@ -101,7 +101,7 @@ class IndexCheck:
             left = file.entry_count - file.next_entry
             if left > 0 and file.safe:
                 detail = f"{left} entries name records after the end of the log, {self.view.end_offset}"
-                severity: Severity = "problem" if self.folder.clean else "note"
+                severity: Severity = "error" if self.folder.clean else "note"
                 yield Finding("index-entry", file.path, file.next_entry, detail, severity)
         if self._missing:
             path = os.path.join(self.folder.path, "index")

@@ -74,16 +74,16 @@ class QueueCheck:
 
     def check_rest(self) -> Iterator[Finding]:
         """Report units without a record, and queues without files."""
-        missing: Severity = "note" if not self._stored or not self.folder.clean else "problem"
+        missing: Severity = "note" if not self._stored or not self.folder.clean else "error"
         for name, seen in sorted(self._seen.items()):
             if name not in self._stored:
                 count = seen.next - seen.first
                 if not _can_have_files(self.folder.path, name):
-                    yield self._problem(
+                    yield self._finding(
                         "illegal-topic", name, seen.first, f"no folder can have this name; {count} messages"
                     )
                     continue
-                yield self._problem(
+                yield self._finding(
                     "queue-missing", name, seen.first, f"no files for {count} messages", missing
                 )
         for name in sorted(self._stored):
@@ -93,20 +93,20 @@ class QueueCheck:
             first, end = (known.first, known.next) if known else (stored.max_offset, stored.min_offset)
             if known and stored.min_offset < first:
                 detail = f"units before {first} name no record of this queue"
-                yield self._problem("queue-beyond", name, stored.min_offset, detail)
+                yield self._finding("queue-beyond", name, stored.min_offset, detail)
             if stored.max_offset > end:
                 detail = f"units before {stored.max_offset} name no record of this queue"
-                severity: Severity = "problem" if self.folder.clean else "note"
-                yield self._problem("queue-beyond", name, max(end, stored.min_offset), detail, severity)
+                severity: Severity = "error" if self.folder.clean else "note"
+                yield self._finding("queue-beyond", name, max(end, stored.min_offset), detail, severity)
 
     def _check_numbers(self, name: Queue, units: UnitRange) -> Iterator[Finding]:
         where = f"the first at physical offset {units.odd_where}"
         if units.miscounted:
             detail = f"{units.miscounted} batches state a wrong number of messages, {where}"
-            yield self._problem("batch-count", name, units.first_queue_offset, detail)
+            yield self._finding("batch-count", name, units.first_queue_offset, detail)
         if units.repeated:
             detail = f"{units.repeated} records repeat queue offsets of earlier ones, {where}"
-            yield self._problem("unreachable", name, units.next_queue_offset, detail)
+            yield self._finding("unreachable", name, units.next_queue_offset, detail)
 
     def _compare(self, name: Queue, units: UnitRange, seen: _Seen) -> Iterator[Finding]:
         stored = self._queue(name)
@@ -118,8 +118,8 @@ class QueueCheck:
             found = stored.units(queue_offset, (len(wanted) - at) // size)
             if not found.nbytes or stored.max_offset <= queue_offset:
                 detail = f"units from here to {units.next_queue_offset} are missing"
-                severity: Severity = "problem" if self.folder.clean else "note"
-                yield self._problem("queue-missing", name, queue_offset, detail, severity)
+                severity: Severity = "error" if self.folder.clean else "note"
+                yield self._finding("queue-missing", name, queue_offset, detail, severity)
                 return
             part = wanted[at : at + found.nbytes]
             if not same_bytes(found, part):
@@ -127,7 +127,7 @@ class QueueCheck:
                     seen.faults += 1
                     if seen.faults <= _SHOWN_MAX:
                         where = _offset_at(wanted, at + index * size, first, size)
-                        yield self._problem("queue-unit", name, where, detail)
+                        yield self._finding("queue-unit", name, where, detail)
             at += found.nbytes
 
     def _queue(self, name: Queue) -> StoredQueue:
@@ -139,9 +139,7 @@ class QueueCheck:
             self._open[name] = stored
         return self._open[name]
 
-    def _problem(
-        self, kind: str, name: Queue, at: int, detail: str, severity: Severity = "problem"
-    ) -> Finding:
+    def _finding(self, kind: str, name: Queue, at: int, detail: str, severity: Severity = "error") -> Finding:
         kind_folder = BATCH_QUEUE_FOLDER if self._stored.get(name) else QUEUE_FOLDER
         path = f"{self.folder.path}/{kind_folder}/{name[0]}/{name[1]}"
         return Finding(kind, path, at, detail, severity)
