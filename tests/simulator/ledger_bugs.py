@@ -354,7 +354,7 @@ def open_ends_are_repaired(part: object) -> None:
         if found is None:
             return None
         missing = tuple(
-            MissingReplicas(replace(one.fragment, sealed=True), one.places) for one in found.missing_replicas
+            MissingReplicas(replace(one.fragment, sealed=True), one.indexes) for one in found.missing_replicas
         )
         return replace(found, missing_replicas=missing)
 

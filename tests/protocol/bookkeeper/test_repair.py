@@ -58,8 +58,8 @@ class Story:
         self.lac = step.integer("lac", closed)
         self.held = {bookie: set() for segment in segments for bookie in segment.ensemble}
         for fragment in fragments_of(self.metadata, self.lac):
-            for place, bookie in enumerate(fragment.ensemble):
-                self.held[bookie].update(held_by(self.metadata, fragment, place))
+            for index, bookie in enumerate(fragment.ensemble):
+                self.held[bookie].update(held_by(self.metadata, fragment, index))
         return "\n".join(
             f"{one.first_entry_id}..{one.last_entry_id}{' sealed' if one.sealed else ''} "
             + " ".join(
@@ -111,7 +111,7 @@ class Story:
         missing, sent = self.missing_replicas(every_entry="every" in step.words)
         lines = [
             f"{one.fragment.first_entry_id}: "
-            + " ".join(f"{one.fragment.ensemble[at]} {why.name}" for at, why in one.places.items())
+            + " ".join(f"{one.fragment.ensemble[at]} {why.name}" for at, why in one.indexes.items())
             for one in missing
         ]
         return "\n".join([*lines, f"{sent} reads"])
@@ -212,7 +212,7 @@ def test_replicas_never_get_fewer_and_all_are_restored(metadata: LedgerMetadata,
             repair = repair_of(missing, IN_ORDER, there)
             if repair is None:
                 continue
-            assert all(place in missing.places for place in repair.successors)
+            assert all(index in missing.indexes for index in repair.successors)
             plan = list(repair.copies(story.metadata))
             stops = draw.draw(st.integers(0, len(plan))) if failing else len(plan)
             readable = [one for one in plan if one[0] in entries]
@@ -230,13 +230,13 @@ def test_replicas_never_get_fewer_and_all_are_restored(metadata: LedgerMetadata,
         assert not story.missing_replicas(every_entry=True)[0]
 
 
-@given(metadata=ledgers(), place=st.integers(0, 4))
-def test_ends_are_the_first_and_last_that_are_held(metadata: LedgerMetadata, place: int) -> None:
+@given(metadata=ledgers(), index=st.integers(0, 4))
+def test_ends_are_the_first_and_last_that_are_held(metadata: LedgerMetadata, index: int) -> None:
     for fragment in fragments_of(metadata, -1):
-        if place < metadata.ensemble_size:
-            held = [one for one in fragment.entry_ids if place in metadata.write_set(one)]
-            assert list(held_by(metadata, fragment, place)) == held
-            assert ends_at(metadata, fragment, place) == tuple(dict.fromkeys([*held[:1], *held[-1:]]))
+        if index < metadata.ensemble_size:
+            held = [one for one in fragment.entry_ids if index in metadata.write_set(one)]
+            assert list(held_by(metadata, fragment, index)) == held
+            assert ends_at(metadata, fragment, index) == tuple(dict.fromkeys([*held[:1], *held[-1:]]))
 
 
 def test_metadata_that_changed_meanwhile_is_left_alone() -> None:

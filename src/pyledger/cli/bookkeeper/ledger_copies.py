@@ -76,7 +76,7 @@ async def _mark(client: Any, ledger_id: int, missing: Any, every_entry: bool) ->
 
 def _print_missing(ledger_id: int, found: Any, as_json: bool) -> None:
     fragment = found.fragment
-    missing = {fragment.ensemble[index]: result.name for index, result in found.places.items()}
+    missing = {fragment.ensemble[index]: result.name for index, result in found.indexes.items()}
     if as_json:
         entries = {"firstEntryId": fragment.first_entry_id, "lastEntryId": fragment.last_entry_id}
         emit({"kind": "fragment", "ledgerId": ledger_id, **entries, "missing": missing})

@@ -95,7 +95,7 @@ class FragmentReplicator:
     async def _entries(self, repair: Repair) -> AsyncGenerator[tuple[Copies, list[bytes]], None]:
         """Yield entries to copy in chunks, while the next ones are being read."""
         plan = repair.copies(self._reader.metadata)
-        avoid = [repair.fragment.ensemble[place] for place in repair.successors]
+        avoid = [repair.fragment.ensemble[index] for index in repair.successors]
         step = min(FIRST_ENTRIES, self._ahead)
         reading: deque[tuple[Copies, asyncio.Task[list[bytes]]]] = deque()
         try:

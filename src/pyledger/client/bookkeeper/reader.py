@@ -199,17 +199,17 @@ class AsyncLedgerReader:
         metadata, coverage = self._metadata, Coverage(self._metadata)
         ensemble = metadata.segments[-1].ensemble
         answers: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
-        for place, bookie in enumerate(ensemble):
-            done = partial(_put, answers, place)
+        for index, bookie in enumerate(ensemble):
+            done = partial(_put, answers, index)
             request = ReadLacRequest(ledger_id=self.ledger_id)
             self._bookies.request(bookie, request, self._config.read_timeout_ms, done)
         # All entries before the last segment are confirmed.
         found = metadata.segments[-1].first_entry_id - 1
         for _ in ensemble:
-            place, response = await answers.get()
+            index, response = await answers.get()
             result, lac = lac_told(self._digest, self.ledger_id, response)
             found = max(found, lac)
-            coverage.answered(place, result)
+            coverage.answered(index, result)
             if coverage.covered:
                 self._advance(found)
                 return self.last_add_confirmed
@@ -334,7 +334,7 @@ class AsyncLedgerReader:
 
         for entry_id in entry_ids:
             ensemble = self._metadata.segment_of(entry_id).ensemble
-            held = [ensemble[place] for place in self._metadata.write_set(entry_id)]
+            held = [ensemble[index] for index in self._metadata.write_set(entry_id)]
             bookie = tried[entry_id] = self._bookies.prefer(held)[0]
             frame = self._bookies.frames.encode_read(self.ledger_id, entry_id)
             done = partial(answered, bookie, entry_id)
@@ -428,5 +428,5 @@ class AsyncLedgerReader:
         return int(self._loop.time() * 1000)
 
 
-def _put(answers: asyncio.Queue[tuple[int, Any]], place: int, response: Any) -> None:
-    answers.put_nowait((place, response))
+def _put(answers: asyncio.Queue[tuple[int, Any]], index: int, response: Any) -> None:
+    answers.put_nowait((index, response))

@@ -367,8 +367,8 @@ class AsyncLedgerWriter:
                 ledger_id=self.ledger_id, lac=confirmed, master_key=self._key, packet=packet
             )
             ensemble = self.metadata.segments[-1].ensemble
-            for place in self.metadata.write_set(confirmed):
-                self._bookies.request(ensemble[place], request, self._config.add_timeout_ms, _ignore)
+            for index in self.metadata.write_set(confirmed):
+                self._bookies.request(ensemble[index], request, self._config.add_timeout_ms, _ignore)
         self._schedule_lac()
 
     def _stop(self) -> None:

@@ -53,7 +53,7 @@ class EntryRead:
             speculative_ms: Time after which the next bookie gets the read, too; None: only after a failure.
         """
         ensemble = metadata.segment_of(entry_id).ensemble
-        held = [ensemble[place] for place in metadata.write_set(entry_id)]
+        held = [ensemble[index] for index in metadata.write_set(entry_id)]
         rank = {bookie: at for at, bookie in enumerate(prefer)}
         self.entry_id = entry_id
         self.entry: LedgerEntry | None = None
@@ -125,7 +125,7 @@ class EntryProbe:
 
     def __init__(self, metadata: LedgerMetadata, ensemble: Sequence[str], entry_id: int) -> None:
         """A read without responses."""
-        self.bookies = tuple(ensemble[place] for place in metadata.write_set(entry_id))
+        self.bookies = tuple(ensemble[index] for index in metadata.write_set(entry_id))
         self.entry: LedgerEntry | None = None
         self._absent_after = absent_after(metadata)
         self._answers: dict[str, Result] = {}

@@ -43,12 +43,12 @@ class MissingReplicas:
     """The missing replicas of a fragment: indexes in its ensemble, each with the result that showed it."""
 
     fragment: Fragment
-    places: Mapping[int, Result]
+    indexes: Mapping[int, Result]
 
     @property
     def bookies(self) -> tuple[str, ...]:
         """The bookies that should have these replicas."""
-        return tuple(self.fragment.ensemble[place] for place in self.places)
+        return tuple(self.fragment.ensemble[index] for index in self.indexes)
 
 
 def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> tuple[Fragment, ...]:
@@ -69,18 +69,18 @@ def fragments_of(metadata: LedgerMetadata, last_add_confirmed: int) -> tuple[Fra
     return tuple(found)
 
 
-def held_by(metadata: LedgerMetadata, fragment: Fragment, place: int) -> Iterator[int]:
+def held_by(metadata: LedgerMetadata, fragment: Fragment, index: int) -> Iterator[int]:
     """Yield the entries of a fragment that one bookie of its ensemble should have, ascending."""
     size, quorum = metadata.ensemble_size, metadata.write_quorum
-    return (entry_id for entry_id in fragment.entry_ids if (place - entry_id) % size < quorum)
+    return (entry_id for entry_id in fragment.entry_ids if (index - entry_id) % size < quorum)
 
 
-def ends_at(metadata: LedgerMetadata, fragment: Fragment, place: int) -> tuple[int, ...]:
+def ends_at(metadata: LedgerMetadata, fragment: Fragment, index: int) -> tuple[int, ...]:
     """Return the first and the last entry that one bookie should have; a short fragment has one or none."""
     size, quorum, ids = metadata.ensemble_size, metadata.write_quorum, fragment.entry_ids
     found = []
     for near in (ids[:size], ids[::-1][:size]):
-        held = next((entry_id for entry_id in near if (place - entry_id) % size < quorum), None)
+        held = next((entry_id for entry_id in near if (index - entry_id) % size < quorum), None)
         if held is not None and held not in found:
             found.append(held)
     return tuple(found)
@@ -146,9 +146,9 @@ class LedgerCheck:
         if result is Result.OK and entry is not None:
             return
         segment = self.metadata.segment_of(entry_id)
-        place = segment.ensemble.index(bookie)
+        index = segment.ensemble.index(bookie)
         found = Result.DIGEST_MATCH if result is Result.OK else result
-        self._missing.setdefault(segment.first_entry_id, {}).setdefault(place, found)
+        self._missing.setdefault(segment.first_entry_id, {}).setdefault(index, found)
 
     @property
     def done(self) -> bool:
@@ -166,13 +166,13 @@ class LedgerCheck:
 
     def _all_reads(self) -> Iterator[SendRead]:
         for fragment in self.fragments:
-            for place, bookie in enumerate(fragment.ensemble):
+            for index, bookie in enumerate(fragment.ensemble):
                 if bookie not in self._there:
                     missing = self._missing.setdefault(fragment.first_entry_id, {})
-                    missing[place] = Result.BOOKIE_NOT_AVAILABLE
+                    missing[index] = Result.BOOKIE_NOT_AVAILABLE
                     continue
                 entries_of = held_by if self._every_entry else ends_at
-                for entry_id in entries_of(self.metadata, fragment, place):
-                    if place in self._missing.get(fragment.first_entry_id, ()):
+                for entry_id in entries_of(self.metadata, fragment, index):
+                    if index in self._missing.get(fragment.first_entry_id, ()):
                         break
                     yield SendRead(bookie, entry_id)

@@ -202,7 +202,7 @@ class LedgerWriter:
         confirmed = self._found_confirmed if self._recovery else self.last_add_confirmed
         op = PendingAdd(entry_id, payload, self._pushed_length, confirmed, write_set, now_ms)
         self._pending.append(op)
-        self._send(op, tuple(self._ensemble[place] for place in write_set))
+        self._send(op, tuple(self._ensemble[index] for index in write_set))
         # Replaces a bookie that failed after its entries were confirmed by other bookies.
         self._change_ensemble()
         return entry_id
@@ -211,7 +211,7 @@ class LedgerWriter:
         """Handle the response to adds of consecutive entries, or its timeout."""
         if self.failure is not None or bookie not in self._ensemble:
             return
-        place = self._ensemble.index(bookie)
+        index = self._ensemble.index(bookie)
         if result is Result.OK:
             late = self.last_add_confirmed + 1 - entry_id
             if late >= count:
@@ -219,8 +219,8 @@ class LedgerWriter:
             if late > 0:  # other bookies were faster
                 entry_id, count = entry_id + late, count - late
             if self._batches:
-                if entry_id == max(self._next_acknowledged[place], self.last_add_confirmed + 1):
-                    self._next_acknowledged[place] = entry_id + count
+                if entry_id == max(self._next_acknowledged[index], self.last_add_confirmed + 1):
+                    self._next_acknowledged[index] = entry_id + count
                     self._confirm()
                     return
                 self._split_batches()
@@ -228,22 +228,22 @@ class LedgerWriter:
             self._split_batches()
         for one in range(entry_id, entry_id + count):
             if self.failure is None:
-                self._answered_alone(place, bookie, one, result)
+                self._answered_alone(index, bookie, one, result)
 
-    def _answered_alone(self, place: int, bookie: str, entry_id: int, result: Result) -> None:
+    def _answered_alone(self, index: int, bookie: str, entry_id: int, result: Result) -> None:
         if result in FATAL_TO_WRITERS:
             self._fail(result)
         elif result is not Result.OK:
-            self._failed[place] = bookie
+            self._failed[index] = bookie
             if (op := self._find(entry_id)) is not None:
-                op.failed.add(place)
-            if any(place in op.write_set for op in self._pending):
+                op.failed.add(index)
+            if any(index in op.write_set for op in self._pending):
                 self._change_ensemble()
-        elif (op := self._find(entry_id)) is not None and place in op.write_set:
-            op.acknowledged.add(place)
-            op.failed.discard(place)
-            if self._failed and not any(place in one.failed for one in self._pending):
-                self._failed.pop(place, None)  # it was not replaced, and works again
+        elif (op := self._find(entry_id)) is not None and index in op.write_set:
+            op.acknowledged.add(index)
+            op.failed.discard(index)
+            if self._failed and not any(index in one.failed for one in self._pending):
+                self._failed.pop(index, None)  # it was not replaced, and works again
             self._confirm()
 
     def stored(self, metadata: LedgerMetadata) -> None:
@@ -390,10 +390,10 @@ class LedgerWriter:
             return
         if self._changes_left is not None:
             self._changes_left -= 1
-        self._replacing = {place: bookie for place, bookie in self._failed.items() if place in others}
+        self._replacing = {index: bookie for index, bookie in self._failed.items() if index in others}
         # The others are tried again after this change.
-        self._failed = {place: bookie for place, bookie in self._failed.items() if place not in others}
-        ensemble = tuple(others.get(place, bookie) for place, bookie in enumerate(self._ensemble))
+        self._failed = {index: bookie for index, bookie in self._failed.items() if index not in others}
+        ensemble = tuple(others.get(index, bookie) for index, bookie in enumerate(self._ensemble))
         first = self.last_add_confirmed + 1
         wanted = self.metadata.with_ensemble(first, ensemble)
         if self._recovery:
@@ -416,16 +416,16 @@ class LedgerWriter:
     def _changed(self) -> None:
         """Use the last ensemble of the metadata from now on: send its new bookies their pending entries."""
         new = self.metadata.segments[-1].ensemble
-        moved = [place for place, bookie in enumerate(self._ensemble) if new[place] != bookie]
+        moved = [index for index, bookie in enumerate(self._ensemble) if new[index] != bookie]
         self._ensemble = new
-        self._failed = {place: bookie for place, bookie in self._failed.items() if new[place] == bookie}
+        self._failed = {index: bookie for index, bookie in self._failed.items() if new[index] == bookie}
         for op in self._pending:
-            for place in moved:
-                if place in op.write_set:
-                    op.acknowledged.discard(place)
-                    op.failed.discard(place)
-                    self._send(op, (new[place],))
-        if any(place in op.write_set for op in self._pending for place in self._failed):
+            for index in moved:
+                if index in op.write_set:
+                    op.acknowledged.discard(index)
+                    op.failed.discard(index)
+                    self._send(op, (new[index],))
+        if any(index in op.write_set for op in self._pending for index in self._failed):
             self._change_ensemble()
         self._confirm()
 

@@ -69,14 +69,14 @@ class Placement:
             avoid: Chosen only if there are no others.
         """
         left = [one for one in self._ordered(candidates, avoid) if one not in ensemble]
-        stay = [bookie for place, bookie in enumerate(ensemble) if place not in failed]
+        stay = [bookie for index, bookie in enumerate(ensemble) if index not in failed]
         found: dict[int, str] = {}
-        for place, bookie in sorted(failed.items()):
+        for index, bookie in sorted(failed.items()):
             if not left:
                 break
             rack, taken = self._rack(bookie), self._racks_of([*stay, *found.values()])
             left.sort(key=lambda one: (one in avoid, self._rack(one) != rack, self._rack(one) in taken))
-            found[place] = left.pop(0)
+            found[index] = left.pop(0)
         return found
 
     def _ordered(self, candidates: Sequence[str], avoid: Sequence[str]) -> list[str]:

@@ -20,10 +20,10 @@ class Coverage:
         self._write_quorum, self._ack_quorum = metadata.write_quorum, metadata.ack_quorum
         self._known = [False] * metadata.ensemble_size
 
-    def answered(self, place: int, result: Result) -> None:
+    def answered(self, index: int, result: Result) -> None:
         """Handle a response; only good results and those that state an absence count."""
         if result is Result.OK or result in ABSENT:
-            self._known[place] = True
+            self._known[index] = True
 
     @property
     def covered(self) -> bool:

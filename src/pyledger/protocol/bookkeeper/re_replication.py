@@ -33,7 +33,7 @@ class Repair:
         size, quorum = metadata.ensemble_size, metadata.write_quorum
         # Which bookies get an entry depends only on `entry_id % size`.
         targets = [
-            tuple(bookie for place, bookie in self.successors.items() if (place - at) % size < quorum)
+            tuple(bookie for index, bookie in self.successors.items() if (index - at) % size < quorum)
             for at in range(size)
         ]
         for entry_id in self.fragment.entry_ids:
@@ -54,10 +54,10 @@ class Repair:
         if at is None or (at == len(metadata.segments) - 1 and not metadata.closed):
             return None
         ensemble = list(metadata.segments[at].ensemble)
-        for place, successor in self.successors.items():
-            if ensemble[place] != fragment.ensemble[place]:
+        for index, successor in self.successors.items():
+            if ensemble[index] != fragment.ensemble[index]:
                 return None
-            ensemble[place] = successor
+            ensemble[index] = successor
         if len(set(ensemble)) < len(ensemble):
             return None
         segments = list(metadata.segments)
@@ -81,11 +81,11 @@ def repair_of(
         avoid: Chosen only if there are no others.
     """
     ensemble = missing.fragment.ensemble
-    gone = dict(zip(missing.places, missing.bookies, strict=True))
-    for_good = {place: one for place, one in gone.items() if one not in writable}
+    gone = dict(zip(missing.indexes, missing.bookies, strict=True))
+    for_good = {index: one for index, one in gone.items() if one not in writable}
     chosen = placement.replacements(ensemble, for_good, writable, avoid)
-    others = {place: one for place, one in gone.items() if one in writable}
-    changed = tuple(chosen.get(place, one) for place, one in enumerate(ensemble))
+    others = {index: one for index, one in gone.items() if one in writable}
+    changed = tuple(chosen.get(index, one) for index, one in enumerate(ensemble))
     left = [one for one in writable if one not in ensemble]
     chosen |= others | placement.replacements(changed, others, left, avoid)
     return Repair(missing.fragment, dict(sorted(chosen.items()))) if chosen else None
