@@ -11,7 +11,14 @@ from pyledger.model.topic import Permission, TopicConfig
 from pyledger.protocol.broker.broker_state import BrokerState
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.consumer_registry import ConsumerState, ConsumerTable
-from pyledger.protocol.broker.pull_rules import PullFlag, PullPlan, PullRequest, PullRules, answer_pull
+from pyledger.protocol.broker.pull_rules import (
+    PullFlag,
+    PullPlan,
+    PullRequest,
+    PullRules,
+    answer_pull,
+    check_subscription,
+)
 from pyledger.protocol.broker.queue_locks import QueueLocks
 from pyledger.protocol.broker.rejection import Rejection
 from pyledger.protocol.broker.send_rules import SendPlan, SendRequest, SendRules, drop_internal
@@ -106,8 +113,9 @@ class Groups(Topics):
         return self.groups.describe()
 
     def forbid(self, step: Step) -> str:
-        self.groups.forbid_read(*step.words[:2], step.words[2] == "yes", self.now_ms)
-        return f"{self.groups.read_forbidden(*step.words[:2])} {self.groups.forbidden}"
+        group, topic, bits = step.words
+        self.groups.forbidden.setdefault(group, {})[topic] = int(bits)
+        return f"reads {'forbidden' if self.groups.read_forbidden(group, topic) else 'allowed'}"
 
     def show(self, step: Step) -> str:
         return self.groups.describe()
@@ -185,11 +193,8 @@ class Pull(Groups):
         return f"serve {plan.subscription.expression} v{plan.subscription.version}"
 
     def check(self, step: Step) -> str:
-        rules = PullRules(
-            self.config, self.broker_state, self.topics, self.groups, self.consumers, compile_sql
-        )
         wanted = Subscription("T", step.input, expression_type=step.words[0])
-        return rejection_text(rules.check_subscription(wanted))
+        return rejection_text(check_subscription(self.config, wanted, compile_sql))
 
     def answer(self, step: Step) -> str:
         answer = answer_pull(

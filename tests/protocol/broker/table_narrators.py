@@ -93,10 +93,6 @@ class Consumers(Narrator):
         notify = step.named.get("notify", "yes") == "yes"
         return notice_text(self.table.heartbeat(group, member, state, subscriptions, notify=notify))
 
-    def fingerprint(self, step: Step) -> str:
-        changed = self.table.fingerprint_changed(step.words[0], int(step.words[1]))
-        return "changed" if changed else "the same, or the first"
-
     def unregister(self, step: Step) -> str:
         return notice_text(self.table.unregister(step.words[0], step.words[1]))
 

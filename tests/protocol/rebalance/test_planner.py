@@ -108,14 +108,3 @@ def test_plan_leads_to_what_is_wanted_and_touches_no_other_topic(
 def test_plan_refuses_queues_of_another_topic() -> None:
     with pytest.raises(RebalanceError, match="another topic"):
         planner.plan("T", {}, [MessageQueue("U", "a", 0)], 0)
-
-
-def test_unsubscribed_names_queues_of_topics_that_left() -> None:
-    held = [MessageQueue("T", "a", 0), MessageQueue("U", "a", 0)]
-    assert planner.unsubscribed(held, {"T"}) == (held[1],)
-
-
-def test_rounds_are_20_s_apart_and_1_s_when_something_is_open() -> None:
-    assert planner.next_round_ms(5, balanced=True, woken=False) == 20_005
-    assert planner.next_round_ms(5, balanced=False, woken=False) == 1_005
-    assert planner.next_round_ms(5, balanced=True, woken=True) == 1_005

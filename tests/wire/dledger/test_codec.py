@@ -31,7 +31,6 @@ from pyledger.wire.remoting.command import (
     RemotingCommand,
     decode,
     encode_frame,
-    encode_plain_frame,
 )
 from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, AppendDecoder, AppendFuture
 
@@ -123,7 +122,7 @@ def plain(frame: bytes | memoryview) -> AppendEntryRequest:
 def test_an_append_is_read_as_it_was_written(bodies: list[bytes], group: str, member: str) -> None:
     frame = append_head(group, member).encode(7, bodies)
     command = decode(frame[4:])
-    assert frame == encode_plain_frame(APPEND_RAW, 0, 7, command.body)
+    assert frame == encode_frame(RemotingCommand(APPEND_RAW, opaque=7, body=command.body))
     found = plain(frame[4:])
     assert (found.group, found.remote_id) == (group, member)
     if len(bodies) == 1:
@@ -248,10 +247,14 @@ def test_a_leader_writes_its_answers_as_any_other(
     for opaque, place in zip(opaques, places, strict=True):
         response = AppendEntryResponse(group=group, leader_id=leader, index=index, pos=place, term=term)
         body = encode_body(response)
-        wanted += encode_plain_frame(200, FLAG_RESPONSE, opaque, body)
+        wanted += response_frame(body, opaque)
         assert answer_of(body, opaque) == response
         index += 1
     assert append_responses(group, leader).encode(opaques, index - 3, places, term) == wanted
+
+
+def response_frame(body: bytes, opaque: int) -> bytes:
+    return encode_frame(RemotingCommand(200, flag=FLAG_RESPONSE, opaque=opaque, body=body))
 
 
 class Box:
@@ -270,7 +273,7 @@ def answer_of(body: bytes, opaque: int = 3) -> object:
     """Return an append's response, decoded natively or by Python."""
     box = Box()
     calls: dict[int, AppendFuture] = {opaque: AppendFuture(box)}
-    for item in AnswerDecoder(1 << 20, calls).feed(encode_plain_frame(200, FLAG_RESPONSE, opaque, body)):
+    for item in AnswerDecoder(1 << 20, calls).feed(response_frame(body, opaque)):
         if isinstance(item, AppendFuture):
             assert not calls
             item.finish(None)
@@ -296,9 +299,3 @@ def test_a_damaged_answer_is_what_python_reads(data: st.DataObject) -> None:
 def test_a_rejection_of_a_push_is_left_to_python() -> None:
     response = AppendEntryResponse(group="g", code=404, leader_id=None, term=3)
     assert answer_of(encode_body(response)) == response
-
-
-@given(st.integers(0, 60_000), st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=20))
-def test_a_plain_frame_is_a_frame(code: int, opaque: int, body: bytes) -> None:
-    command = RemotingCommand(code, flag=FLAG_RESPONSE, opaque=opaque, body=body)
-    assert encode_plain_frame(code, FLAG_RESPONSE, opaque, body) == encode_frame(command)

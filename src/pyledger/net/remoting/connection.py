@@ -38,12 +38,11 @@ from pyledger.wire.remoting.command import (
     encode_head,
 )
 from pyledger.wire.remoting.native_codec import AnswerDecoder, AppendBatch, DecodedRequest, ResponseFuture
+from pyledger.wire.remoting.versions import V5_3_1
 
 log = logger("net")
 
 GO_AWAY_REMARK = "please go away"
-GO_AWAY_ABOVE_VERSION = 475
-"""Peers up to this version (5.3.1) do not know GO_AWAY."""
 REMARK_CHARACTERS_MAX = 1024
 UNEXPECTED_REMARK = "the request failed; the log of the process that answered has the reason"
 FRAME_BYTES = attrgetter("frame_bytes")
@@ -293,7 +292,8 @@ class Connection(FrameStream):
 
     def _serve(self, request: RemotingCommand) -> None:
         self.version, self.language = request.version, request.language
-        if self.endpoint.going_away and request.version > GO_AWAY_ABOVE_VERSION:
+        # Peers up to 5.3.1 do not know GO_AWAY.
+        if self.endpoint.going_away and request.version > V5_3_1:
             self._answer(request, request.response(ResponseCode.GO_AWAY, GO_AWAY_REMARK))
             return
         try:

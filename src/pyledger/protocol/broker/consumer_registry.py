@@ -39,8 +39,6 @@ class ConsumerGroup:
     members: dict[Channel, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """By topic."""
-    fingerprint: int = 0
-    """Of the latest heartbeat that had one."""
 
     def replace_subscriptions(self, subscriptions: Iterable[Subscription]) -> bool:
         """Take over what a heartbeat subscribes to; returns whether the set of topics changed.
@@ -96,14 +94,6 @@ class ConsumerTable:
         self.channels.setdefault(member.channel, {})[group] = None
         changed = subscriptions is not None and known.replace_subscriptions(subscriptions)
         return self._notice(group, known) if notify and (joined or changed) else None
-
-    def fingerprint_changed(self, group: str, fingerprint: int) -> bool:
-        """Whether a heartbeat's fingerprint is another than the last; it is the last from now on."""
-        known = self.groups.get(group)
-        if known is None:
-            return False
-        before, known.fingerprint = known.fingerprint, fingerprint
-        return before not in (0, fingerprint)
 
     def unregister(self, group: str, channel: Channel, *, notify: bool = True) -> Notice | None:
         """Remove a client that unregisters from a group; return the connections to notify."""

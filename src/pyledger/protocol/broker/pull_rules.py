@@ -102,18 +102,6 @@ class PullRules:
             self.consumers.note_pulled(request.group, found, now_ms)
         return PullPlan(self.groups.keep(group, now_ms), found)
 
-    def check_subscription(self, subscription: Subscription) -> Rejection | None:
-        """Check whether a consumer could use a subscription; queried when it starts."""
-        if subscription.by_tag:
-            return None
-        if not self.config.property_filter:
-            return unsupported(subscription)
-        try:
-            self.compile_filter(subscription)
-        except SubscriptionSyntaxError as error:
-            return Rejection(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
-        return None
-
     def _check_group(self, request: PullRequest) -> SubscriptionGroup | Rejection:
         if self.broker_state.slave and not self.config.slave_read:
             return Rejection(ResponseCode.SYSTEM_BUSY, "this broker is a slave and serves no pulls")
@@ -185,6 +173,21 @@ class PullRules:
 def forbidden(kind: ForbiddenType, remark: str) -> Rejection:
     """Return the rejection of a forbidden pull."""
     return Rejection(ResponseCode.NO_PERMISSION, remark, kind)
+
+
+def check_subscription(
+    config: DeliveryConfig, subscription: Subscription, compile_filter: Callable[[Subscription], object]
+) -> Rejection | None:
+    """Check whether a consumer could use a subscription; it sends the query when it starts."""
+    if subscription.by_tag:
+        return None
+    if not config.property_filter:
+        return unsupported(subscription)
+    try:
+        compile_filter(subscription)
+    except SubscriptionSyntaxError as error:
+        return Rejection(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+    return None
 
 
 def unsupported(subscription: Subscription) -> Rejection:

@@ -116,18 +116,6 @@ class BrokerGroups:
         """Whether a group must not read a topic."""
         return bool(self.forbidden.get(group, {}).get(topic, 0) >> READ_FORBIDDEN_BIT & 1)
 
-    def forbid_read(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
-        """Forbid a group a topic, or allow it again."""
-        topics = self.forbidden.setdefault(group, {})
-        bits = topics.get(topic, 0) & ~(1 << READ_FORBIDDEN_BIT) | forbidden << READ_FORBIDDEN_BIT
-        if bits:
-            topics[topic] = bits
-        else:
-            topics.pop(topic, None)
-        if not topics:
-            del self.forbidden[group]
-        self.version = self.version.next(now_ms)
-
     def describe(self) -> str:
         """All groups but the predefined, a line for each."""
         lines = [

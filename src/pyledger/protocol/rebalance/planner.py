@@ -91,19 +91,3 @@ def plan(
     )
     dropped = dict.fromkeys(drop)
     return Plan(drop, tuple(queue for queue in assigned if queue not in held or queue in dropped))
-
-
-def unsubscribed(held: Collection[MessageQueue], topics: Collection[str]) -> tuple[MessageQueue, ...]:
-    """Return the held queues of topics without a subscription."""
-    return tuple(queue for queue in held if queue.topic not in topics)
-
-
-def next_round_ms(last_round_ms: int, *, balanced: bool, woken: bool) -> int:
-    """When the next round is due.
-
-    Args:
-        last_round_ms: When the last round began.
-        balanced: Whether it left nothing undone.
-        woken: Whether the group or a route changed since.
-    """
-    return last_round_ms + (INTERVAL_MS if balanced and not woken else MIN_INTERVAL_MS)

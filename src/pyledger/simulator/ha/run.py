@@ -23,7 +23,6 @@ HEAL_MS = 4000
 CALM_MS = 3000
 NUMBER = struct.Struct(">q")
 BODY_BYTES_MAX = 900
-ANSWER_TIMEOUT_MS = 1200
 KINDS = (
     *("kill", "break", "kill master") * 2,
     "power",

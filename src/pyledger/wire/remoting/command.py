@@ -45,9 +45,6 @@ CONTAINERS_MIN = 10_000
 CONTAINER_BYTES = 16
 """Objects and lists, which cost most, take 24 bytes and more of a request as clients write them."""
 CODE_BINARY_MAX = (1 << 15) - 1
-PLAIN_HEADER = (
-    b'{"code":%d,"flag":%d,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-)
 NAMES = ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 KNOWN = frozenset(NAMES)
 FOLDED = {name.lower(): name for name in NAMES}
@@ -224,26 +221,6 @@ def encode_head(command: RemotingCommand, body_size_bytes: int | None = None) ->
 def encode_frame(command: RemotingCommand) -> bytes:
     """Encode a whole frame. Copies the body; for large ones see `encode_head`."""
     return encode_head(command) + command.body
-
-
-def encode_plain_frame(code: int, flag: int, opaque: int, body: Buffer, *, more_bytes: int = 0) -> bytes:
-    """Encode a frame with a JSON header that has neither fields nor a remark, as `encode_frame` does.
-
-    Args:
-        code: Of the command.
-        flag: Of the command.
-        opaque: Of the command.
-        body: The body, or its begin.
-        more_bytes: Size of the rest of the body, which follows as a buffer of its own.
-
-    Raises:
-        FrameError: the frame is larger than its length field allows.
-    """
-    header = PLAIN_HEADER % (code, flag, opaque, CURRENT_VERSION)
-    length = WORD.size + len(header) + len(body) + more_bytes
-    if length > FRAME_LENGTH_MAX:
-        raise FrameError(f"a body of {len(body) + more_bytes} bytes fits in no frame")
-    return b"".join((WORDS.pack(length, len(header)), header, body))
 
 
 def encode_json_header(command: RemotingCommand) -> bytes:

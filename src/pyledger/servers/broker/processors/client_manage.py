@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from pyledger.errors import SubscriptionSyntaxError
 from pyledger.model import names
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
 from pyledger.net.endpoint import Answer
 from pyledger.net.remoting.connection import Connection
 from pyledger.protocol.broker.client_channel import Client
 from pyledger.protocol.broker.consumer_registry import CLUSTERING, FROM_LAST_OFFSET, PASSIVELY, ConsumerState
-from pyledger.protocol.filter.loading import sql_filter
+from pyledger.protocol.broker.pull_rules import check_subscription
 from pyledger.servers.broker.context import BrokerContext, Method, Reply
+from pyledger.servers.broker.processors.pull_message import compile_filter
 from pyledger.wire.remoting.bodies.heartbeat import ConsumerEntry, Heartbeat, ProducerEntry
 from pyledger.wire.remoting.bodies.membership import ConsumerIds
 from pyledger.wire.remoting.bodies.subscription import CheckClientConfig
@@ -160,13 +160,7 @@ class MemberProcessor:
     def check_config(self, _connection: Connection, request: RemotingCommand) -> Reply:
         """Answer CHECK_CLIENT_CONFIG (46)."""
         wanted = request.body_as(CheckClientConfig).subscription_data
-        if wanted is None or (rule := wanted.rule()).by_tag:
+        if wanted is None:
             return request.response()
-        if not self._context.delivery.property_filter:
-            problem = f"The broker does not support consumer to filter message by {wanted.expression_type}"
-            return request.response(ResponseCode.SYSTEM_ERROR, problem)
-        try:
-            sql_filter(rule.expression)
-        except SubscriptionSyntaxError as problem:
-            return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(problem))
-        return request.response()
+        rejection = check_subscription(self._context.delivery, wanted.rule(), compile_filter)
+        return request.response() if rejection is None else request.response(rejection.code, rejection.remark)
