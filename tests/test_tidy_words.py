@@ -45,28 +45,38 @@ def test_every_retired_word_has_a_row_of_its_own() -> None:
     [
         (
             "src/a.py",
-            'x = Gadget()  # beneath `Gadget`\n"""It dwells."""\n',
-            {"Gadget": 2, "beneath": 1, "dwells": 1},
+            'x = Gadget(old_gizmo, aGizmo)  # beneath `Gadget`\n"""It dwells."""\n',
+            {"Gadget": 2, "beneath": 1, "dwells": 1, "gizmo": 2},
         ),
         (
             "src/a.pyx",
-            'cdef Gadget x  # beneath\ny = "it dwells"\n',
-            {"Gadget": 1, "beneath": 1, "dwells": 1},
+            'cdef Gadget x  # beneath\ny = "it dwells", GIZMO_MAX, gizmos\n',
+            {"Gadget": 1, "beneath": 1, "dwells": 1, "gizmo": 1},
         ),
         (
             "src/a.h",
             "Gadget x; /* beneath\n dwells */ // beneath\n",
-            {"Gadget": 1, "beneath": 2, "dwells": 1},
+            {"Gadget": 1, "beneath": 2, "dwells": 1, "gizmo": 0},
         ),
-        ("tests/a.py", "x = Gadget()  # It is beneath\n", {"Gadget": 1, "beneath": 0, "dwells": 0}),
-        ("a.md", "Beneath\n`Gadget`\n```\nit dwells\n```\n", {"Gadget": 1, "beneath": 1, "dwells": 0}),
+        (
+            "tests/a.py",
+            "x = Gadget(old_gizmo)  # It is beneath\n",
+            {"Gadget": 1, "beneath": 0, "dwells": 0, "gizmo": 0},
+        ),
+        (
+            "a.md",
+            "Beneath\n`Gadget`\n```\nit dwells\n```\n",
+            {"Gadget": 1, "beneath": 1, "dwells": 0, "gizmo": 0},
+        ),
     ],
 )
 def test_names_are_counted_in_code_and_words_in_prose(
     name: str, text: str, expected: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "retired.toml"
-    table.write_text("[names]\n'Gadget' = {}\n[words]\n'beneath' = {}\n'dwells' = {}\n")
+    table.write_text(
+        "[names]\n'Gadget' = {}\n[parts]\n'gizmo' = {}\n[words]\n'beneath' = {}\n'dwells' = {}\n"
+    )
     monkeypatch.setattr(count_retired_words, "TABLE", table)
     monkeypatch.setattr(count_retired_words, "ROOT", tmp_path)
     path = tmp_path / name

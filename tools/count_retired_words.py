@@ -19,6 +19,8 @@ COMMENT_OR_STRING = {
 }
 LANGUAGE = {".py": "python", ".pyi": "python", ".pyx": "python", ".pxd": "python", ".h": "c", ".c": "c"}
 INLINE_CODE = re.compile(r"``?[^`\n]*``?")
+PART = re.compile(r"ZooKeeper|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""A word of a name in camel case or with underscores."""
 MARKDOWN_CODE = re.compile(r"```(?s:.*?)```|``?[^`\n]*``?")
 
 
@@ -39,8 +41,12 @@ def split(path: Path, innocent: Iterable[str] = ()) -> tuple[str, str]:
 
 
 def count(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
-    """Uses of each retired pattern, by column: names in all code, words in documents and the product."""
+    """Uses of each retired pattern, by column: names in all code, words in documents and the product.
+
+    Words inside names are counted in the code of the product only.
+    """
     table = tomllib.loads(TABLE.read_text())
+    parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {"code": Counter(), "docs": Counter()}
     prose: dict[str, list[str]] = {"code": [], "docs": []}
     for path in paths:
@@ -49,12 +55,18 @@ def count(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
         column = "docs" if path.suffix == ".md" else "code"
         code, read = split(path, table.get("innocent", {}).get(str(path.relative_to(ROOT)), ()))
         names[column].update(re.findall(r"\w+", code))
-        if column == "docs" or path.relative_to(ROOT).parts[0] in {"src", "spark_ext"}:
+        of_product = path.relative_to(ROOT).parts[0] in {"src", "spark_ext"}
+        if of_product:
+            parts.update(part.lower() for part in PART.findall(code))
+        if column == "docs" or of_product:
             prose[column].append(" ".join(read.split()))
     found: dict[str, dict[str, int]] = {}
     for word in table["names"]:
         whole = re.compile(word)
         found[word] = {c: sum(n for name, n in names[c].items() if whole.fullmatch(name)) for c in names}
+    for word in table["parts"]:
+        whole = re.compile(word)
+        found[word] = {"code": sum(n for part, n in parts.items() if whole.fullmatch(part)), "docs": 0}
     texts = {column: "\n".join(parts).lower() for column, parts in prose.items()}
     for word in table["words"]:
         whole = re.compile(rf"\b(?:{word})\b")
@@ -63,9 +75,9 @@ def count(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
 
 
 def ceilings() -> dict[str, dict[str, int | str]]:
-    """The rows of the table, names and words together."""
+    """The rows of the table: names, parts of names, and words."""
     table = tomllib.loads(TABLE.read_text())
-    return {**table["names"], **table["words"]}
+    return {**table["names"], **table["parts"], **table["words"]}
 
 
 def lowered(text: str, word: str, counts: dict[str, int]) -> str:

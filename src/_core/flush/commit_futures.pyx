@@ -29,7 +29,7 @@ cdef class CommitFutures:
     cdef object timer                # one for all; None while it is not set
     cdef int64_t timer_ns            # when it fires, no later than the first deadline
     cdef int64_t last_offset         # of the last one pending
-    cdef bint asking                 # the loop will call `request_flush`
+    cdef bint flush_scheduled        # the loop will call `request_flush`
     cdef LoopEvent* event             # owned by the commit, which outlives this
 
     cdef int start(self, GroupCommit commit, object loop) except -1:
@@ -77,14 +77,14 @@ cdef class CommitFutures:
             self.pending = deque(sorted(self.pending, key=_first))
         if deadline_ns >= 0 and (self.timer is None or deadline_ns < self.timer_ns):
             self.set_timer(deadline_ns)
-        if not self.asking:
-            self.asking = True
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
             self.loop.call_soon(self.request_flush)
         return 0
 
     def request_flush(self):
         """Request the flush of all that is pending; the event loop calls this after its tasks."""
-        self.asking = False
+        self.flush_scheduled = False
         if self.pending and not self.listen(self.pending[0][0], self.last_offset):
             self.drain()
 

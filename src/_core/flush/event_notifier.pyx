@@ -12,9 +12,9 @@ from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t
 
 cdef enum:
-    WAKER_QUIET = 0
-    WAKER_SIGNALLED = 1
-    WAKER_ASLEEP = 2
+    NOTIFIER_QUIET = 0
+    NOTIFIER_SIGNALLED = 1
+    NOTIFIER_ASLEEP = 2
     # How long the first thread sleeps at most before it checks for Ctrl-C again.
     SIGNAL_CHECK_NS = 100_000_000
 
@@ -56,13 +56,13 @@ cdef class EventNotifier:
     cdef inline void wake(self) noexcept nogil:
         """There is work. Publish it before the call."""
         light_fence()
-        if load_word(&self.state) == WAKER_SIGNALLED:
+        if load_word(&self.state) == NOTIFIER_SIGNALLED:
             return
-        if exchange_word(&self.state, WAKER_SIGNALLED) == WAKER_ASLEEP:
+        if exchange_word(&self.state, NOTIFIER_SIGNALLED) == NOTIFIER_ASLEEP:
             futex_wake_all(&self.state)
 
     cdef bint take_signal(self) noexcept nogil:
-        if not replace_word(&self.state, WAKER_SIGNALLED, WAKER_QUIET):
+        if not replace_word(&self.state, NOTIFIER_SIGNALLED, NOTIFIER_QUIET):
             return False
         heavy_fence()
         return True
@@ -71,12 +71,12 @@ cdef class EventNotifier:
         """True: woken; False: the deadline passed; -1: check for signals, then sleep on."""
         cdef int result
         while not self.take_signal():
-            replace_word(&self.state, WAKER_QUIET, WAKER_ASLEEP)
-            result = sleep_on(&self.state, WAKER_ASLEEP, deadline_ns)
+            replace_word(&self.state, NOTIFIER_QUIET, NOTIFIER_ASLEEP)
+            result = sleep_on(&self.state, NOTIFIER_ASLEEP, deadline_ns)
             if result == EINTR:
                 return -1
             if result == ETIMEDOUT:
-                replace_word(&self.state, WAKER_ASLEEP, WAKER_QUIET)
+                replace_word(&self.state, NOTIFIER_ASLEEP, NOTIFIER_QUIET)
                 return self.take_signal()
         return True
 

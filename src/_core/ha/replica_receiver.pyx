@@ -59,7 +59,7 @@ cdef class ReplicaReceiver:
     cdef EventNotifier dispatcher
     cdef int fd
     cdef int event_fd                    # an eventfd
-    cdef uint32_t bell_armed
+    cdef uint32_t event_armed
     cdef bint reports                # what is written may be reported
     cdef readonly bint closed        # the master closed the connection
     cdef int64_t reported
@@ -104,7 +104,7 @@ cdef class ReplicaReceiver:
 
     def arm(self):
         """Write to the eventfd when the next bytes are stored."""
-        store_word(&self.bell_armed, 1)
+        store_word(&self.event_armed, 1)
 
     def report(self, int64_t offset):
         """Report a physical offset. False if the send buffer was full: drop the connection."""
@@ -227,7 +227,7 @@ cdef class ReplicaReceiver:
 
     cdef void ring(self) noexcept nogil:
         cdef uint64_t one = 1
-        if load_word(&self.bell_armed) and replace_word(&self.bell_armed, 1, 0):
+        if load_word(&self.event_armed) and replace_word(&self.event_armed, 1, 0):
             c_write(self.event_fd, &one, sizeof(one))
 
     cdef int receive(self, int64_t deadline_ns) noexcept nogil:

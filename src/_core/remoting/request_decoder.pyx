@@ -253,7 +253,7 @@ cdef DecodedRequest decode_pull(const CommandHead* head):
     return request if usual else None
 
 
-cdef DecodedRequest decode_hot_request(const uint8_t* frame, int64_t size):
+cdef DecodedRequest decode_plain_request(const uint8_t* frame, int64_t size):
     """A request of one of the codes above, or None for Python to decode."""
     cdef CommandHead head
     cdef DecodedRequest request
@@ -342,7 +342,7 @@ def decode_frames(data, int64_t max_frame_bytes, dict calls=None, *, bint append
                 continue
             run = item
         else:
-            item = request = decode_hot_request(base + at, length)
+            item = request = decode_plain_request(base + at, length)
             if request is not None:
                 request.owner = data
                 request.at_frame = at

@@ -112,8 +112,8 @@ def test_a_promoted_slave_has_the_topics_of_its_log(run: Run, tmp_path: Path) ->
                 assert second.broker.context is not None
                 topics = second.broker.context.tables.topics
                 assert topics.find("deleted") is None
-                assert not topics.lacks_queue("new", 2)
-                assert not topics.lacks_queue("newer", 3)
+                assert not topics.is_without_queue("new", 2)
+                assert not topics.is_without_queue("newer", 3)
 
     run(main())
 

@@ -35,7 +35,7 @@ SETTLED_MS = 120_000
 """Members that have run for less time may still differ in their subscriptions."""
 
 
-async def ask_running(
+async def running_info(
     admin: Any, group: str, client_id: str, *, jstack: bool = False, topic: str | None = None
 ) -> ConsumerRunning | None:
     """Return the report of a consumer through the first broker connected to it; None if there is none."""
@@ -69,7 +69,7 @@ async def consumer_status(
     """Show the status of a group's consumers, and whether their subscriptions agree."""
     group = group.strip()
     if client_id is not None:
-        found = await ask_running(admin, group, client_id.strip(), jstack=jstack)
+        found = await running_info(admin, group, client_id.strip(), jstack=jstack)
         if found is None:
             raise WrongUseError(f"no broker is connected to the consumer {client_id} of the group {group}")
         out.show(document(client_id.strip(), found), "\n".join(lines(found)))
@@ -79,7 +79,7 @@ async def consumer_status(
         raise WrongUseError(f"the consumer group {group} is not online")
     answers: dict[str, ConsumerRunning] = {}
     for one in sorted(members.connection_set, key=lambda one: one.client_id or ""):
-        found = await ask_running(admin, group, one.client_id, jstack=jstack)
+        found = await running_info(admin, group, one.client_id, jstack=jstack)
         if found is None:
             continue
         answers[one.client_id] = found

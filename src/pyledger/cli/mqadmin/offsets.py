@@ -91,12 +91,12 @@ async def consumer_progress(
 
 async def owners_of(admin: Any, group: str, topic: str | None) -> dict[Any, str]:
     """Return the address of each queue's member."""
-    from pyledger.cli.mqadmin.consumers import ask_running
+    from pyledger.cli.mqadmin.consumers import running_info
 
     found: dict[Any, str] = {}
     members = await admin.members(group)
     for one in members.connection_set if members else ():
-        running = await ask_running(admin, group, one.client_id, topic=topic)
+        running = await running_info(admin, group, one.client_id, topic=topic)
         for queue in running.mq_table if running else ():
             found[queue] = one.client_id.split("@")[0]
     return found

@@ -33,7 +33,7 @@ from pyledger.protocol.bookkeeper.metadata import LedgerMetadata
 from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 from pyledger.wire.bookkeeper.entry import EntryDigest, unpack_entries
-from pyledger.wire.bookkeeper.response_entries import lac_told, read_result
+from pyledger.wire.bookkeeper.response_entries import lac_result, read_result
 
 LAC_MAX = 2**62
 """A larger value means that the ledger is fenced; it is not an entry id."""
@@ -207,7 +207,7 @@ class AsyncLedgerReader:
         found = metadata.segments[-1].first_entry_id - 1
         for _ in ensemble:
             index, response = await answers.get()
-            result, lac = lac_told(self._digest, self.ledger_id, response)
+            result, lac = lac_result(self._digest, self.ledger_id, response)
             found = max(found, lac)
             coverage.answered(index, result)
             if coverage.covered:

@@ -119,7 +119,7 @@ class BrokerTopics:
         """A group's retry or dead-letter topic, made where it is missing."""
         return self.keep(TopicConfig(name, queue_count, queue_count), now_ms)
 
-    def lacks_queue(self, name: str, queue_id: int) -> bool:
+    def is_without_queue(self, name: str, queue_id: int) -> bool:
         """Whether consumers cannot find a queue."""
         known = self.topics.get(name)
         return known is None or known.read_queue_count <= queue_id

@@ -14,7 +14,7 @@ from pyledger.protocol.bookkeeper.quorum import Coverage
 from pyledger.protocol.bookkeeper.result_codes import ABSENT, Result
 from pyledger.simulator.bookkeeper.cluster import METADATA, Cluster, Stored
 from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_entry
-from pyledger.wire.bookkeeper.response_entries import added_result, lac_told, read_result
+from pyledger.wire.bookkeeper.response_entries import added_result, lac_result, read_result
 
 TIMEOUT_MS = 400
 METADATA_TIMEOUT_MS = 300
@@ -127,7 +127,7 @@ class LedgerProcess:
         waiting = [done]
 
         def answered(index: int, response: m.Response | None) -> None:
-            result, lac = lac_told(DIGEST, self.ledger_id, response)
+            result, lac = lac_result(DIGEST, self.ledger_id, response)
             found.append(lac)
             coverage.answered(index, result)
             if waiting and (coverage.covered or len(found) > len(ensemble)):

@@ -200,8 +200,10 @@ class DLedgerGroup:
             if "crash" not in self.kinds:
                 for member in self.members.values():
                     member.crash_at_write = 0.0
-            hunt = LeaderFaults(self.world, self.network, self.members, self.hand_over)
-            self.election_timeout_ms = 30 if hunt.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
+            faults = LeaderFaults(self.world, self.network, self.members, self.hand_over)
+            self.election_timeout_ms = (
+                30 if faults.returns else random.choice((200, 500, OPERATION_TIMEOUT_MS))
+            )
 
     def _starter(self, member: DLedgerMember) -> Callable[[], None]:
         def start() -> None:

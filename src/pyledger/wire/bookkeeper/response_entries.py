@@ -41,7 +41,7 @@ def checked(digest: EntryDigest, ledger_id: int, entry_id: int | None, entry: by
         return None
 
 
-def lac_told(digest: EntryDigest, ledger_id: int, response: Any) -> tuple[Result, int]:
+def lac_result(digest: EntryDigest, ledger_id: int, response: Any) -> tuple[Result, int]:
     """How the question for the last confirmed entry ended, and the highest that the answer proves.
 
     Args:

@@ -36,14 +36,14 @@ class RestoredTopics:
         """Create the missing queues that have messages."""
         store = self._context.store
         for (topic, queue_id), held in store.queues().items():
-            if held.max_offset > held.min_offset and self._topics.lacks_queue(topic, queue_id):
+            if held.max_offset > held.min_offset and self._topics.is_without_queue(topic, queue_id):
                 last = store.get(topic, queue_id, held.max_offset - 1, max_count=1).messages
                 if last and last[0].physical_offset in self._shown:
                     self._topics.add_queue(topic, queue_id, self._context.now_ms())
 
     def leave(self, physical_offset: int, meant_for: Destination) -> None:
         """Create the missing destination of a delayed message at a physical offset (bytes) of the log."""
-        missing = self._topics.lacks_queue(meant_for.topic, meant_for.queue_id)
+        missing = self._topics.is_without_queue(meant_for.topic, meant_for.queue_id)
         if missing and physical_offset in self._shown:
             self._topics.add_queue(meant_for.topic, meant_for.queue_id, self._context.now_ms())
             self._context.tables_changed()

@@ -72,7 +72,7 @@ class MemberProcessor:
                 return request.response(ResponseCode.SYSTEM_ERROR, problem)
         entries: list[Entry] = [*body.consumer_data_set, *body.producer_data_set]
         if len(entries) > GROUPS_AT_ONCE:
-            return asyncio.ensure_future(self._heartbeat_in_turns(connection, request, member, entries))
+            return asyncio.ensure_future(self._heartbeat_in_parts(connection, request, member, entries))
         return self._context.stored(partial(self._heartbeat, connection, request, member, entries))
 
     def _heartbeat(
@@ -87,7 +87,7 @@ class MemberProcessor:
                 connection.data[FINGERPRINT] = body.heartbeat_fingerprint
         return request.response(header=HeartbeatResponseHeader(is_sub_change=changed))
 
-    async def _heartbeat_in_turns(
+    async def _heartbeat_in_parts(
         self, connection: Connection, request: RemotingCommand, member: Client, entries: Sequence[Entry]
     ) -> Answer:
         """A heartbeat of many groups: other connections are served between them."""

@@ -80,7 +80,9 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
         return RegisterBrokerBody.decode(body)
     try:
         limit_bytes = min(PLAIN_MAX_BYTES, DECOMPRESSED_FACTOR * len(body))
-        return PackedBody(decompress(body, ZLIB, limit_bytes=limit_bytes, place=KIND)).registration(version)
+        return CompressedBody(decompress(body, ZLIB, limit_bytes=limit_bytes, place=KIND)).registration(
+            version
+        )
     except CorruptBodyError as problem:
         raise MalformedBodyError(KIND, "", str(problem)) from None
     except MalformedJsonError as problem:
@@ -89,7 +91,7 @@ def decode_registration(body: Buffer, version: int, *, compressed: bool = False)
         raise MalformedBodyError(KIND, problem.path, problem.problem) from None
 
 
-class PackedBody:
+class CompressedBody:
     """Reads the decompressed bytes of a registration from front to back."""
 
     def __init__(self, plain: bytes) -> None:
