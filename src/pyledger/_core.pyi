@@ -2209,8 +2209,6 @@ class Dispatcher:
         Raises:
             CorruptRecordError: no record where one should be. Nothing beyond was dispatched.
         """
-    def take_advanced(self) -> list[tuple[str, int, int]]:
-        """[(topic, queue id, max offset)] of queues that got units since the last call."""
 
 # --- replica_log.pyx
 

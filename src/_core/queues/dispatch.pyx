@@ -56,7 +56,6 @@ cdef class Dispatcher:
     cdef int32_t keys_done
     cdef int64_t* delays
     cdef int32_t delay_count
-    cdef QueueEntry* touched
     cdef int generation
     cdef readonly int64_t message_count
     cdef readonly int64_t unit_count
@@ -230,20 +229,6 @@ cdef class Dispatcher:
                 return False
             self._enter_new_index_file()
 
-    def take_advanced(self):
-        """[(topic, queue id, max offset)] of queues that got units since the last call."""
-        found = []
-        cdef QueueEntry* entry
-        with self.lock:
-            entry = self.touched
-            while entry != NULL:
-                if entry.cursor != NULL:
-                    found.append((entry_topic(entry), entry.queue_id, entry.cursor.next_queue_offset))
-                entry.touched = False
-                entry = entry.next_touched
-            self.touched = NULL
-        return found
-
     cdef int _run(self, LogView view, int64_t end) noexcept nogil:
         """Walk on; 0 at the end, or what needs the interpreter lock."""
         cdef int status
@@ -395,10 +380,6 @@ cdef class Dispatcher:
         pending.unit = False
         if status == PUT_APPENDED:
             self.unit_count += 1
-            if not entry.touched:
-                entry.touched = True
-                entry.next_touched = self.touched
-                self.touched = entry
         return 0
 
     cdef int _resolve(self, LogView view, int status) except -1:

@@ -24,12 +24,11 @@ cdef struct QueueEntry:
     bint delayed                     # the topic of delayed messages: tags codes are delivery times
     bint batch
     bint nameless                    # topic or queue id cannot name a folder: the queue can have no files
-    bint touched                     # got units since the last `take_advanced`
     bint stalled                     # cannot be created or extended: dispatch skips it until `retry`
     int64_t stalled_next_offset      # queue offset after the last skipped record
     UnitCursor* cursor               # NULL until the queue is open
-    QueueEntry* next_touched
     # Of a walk that gathers units in memory:
+    bint seen                        # `batch` is known
     uint8_t* units
     int64_t used_bytes
     int64_t room_bytes

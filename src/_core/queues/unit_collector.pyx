@@ -83,7 +83,7 @@ cdef class UnitCollector:
                 self.where = where
                 return where
             entry.batch = entry.batch or entry_topic(entry) in self.batch_topics
-            entry.touched = True
+            entry.seen = True
 
     cdef int _walk(self, LogView view, int64_t* where, int64_t end, QueueEntry** stop) noexcept nogil:
         cdef Record record
@@ -100,7 +100,7 @@ cdef class UnitCollector:
                 entry = self.table.of(record.topic, record.topic_bytes, record.queue_id)
                 if entry == NULL:
                     return WALK_NO_MEMORY
-                if not entry.touched:
+                if not entry.seen:
                     # Seen for the first time: is it a batch queue?
                     entry.batch = (record.sys_flag & SYS_INNER_BATCH) != 0
                     stop[0] = entry

@@ -375,16 +375,6 @@ def test_threads_that_help_each_other_dispatch_each_record_once(tmp_path: Path) 
     assert folder.index.query("t", "k") == log.offsets[-64:]
 
 
-def test_advanced_queues_are_reported_once(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log", records_of([("t", n % 2, None, None, None, 0, 5) for n in range(5)]))
-    folder = Folder(tmp_path)
-    folder.dispatcher.dispatch(view_of(log), log.offsets[1])
-    assert folder.dispatcher.take_advanced() == [("t", 0, 1)]
-    folder.dispatcher.dispatch(view_of(log))
-    assert sorted(folder.dispatcher.take_advanced()) == [("t", 0, 3), ("t", 1, 2)]
-    assert folder.dispatcher.take_advanced() == []
-
-
 def test_units_of_a_log_without_its_head_keep_their_offsets(tmp_path: Path) -> None:
     records = [RecordFields(queue_offset=n + 7) for n in range(4)]
     log = write_log(tmp_path / "log", records)

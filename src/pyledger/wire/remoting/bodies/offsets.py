@@ -24,23 +24,6 @@ class QueueOffsets(Body):
 
 
 @lazy_dataclass(kw_only=True)
-class QueueOffset(Body):
-    """An entry of `QueueOffsetList`."""
-
-    broker_name: str
-    topic: str
-    queue_id: Int
-    offset: Long
-
-
-@lazy_dataclass(kw_only=True)
-class QueueOffsetList(Body):
-    """220 to a C++ client; upstream's `ResetOffsetBodyForC`."""
-
-    offset_table: tuple[QueueOffset, ...] = ()
-
-
-@lazy_dataclass(kw_only=True)
 class ConsumerStatus(Body):
     """To 221 and 223: the offsets of clients; upstream's `GetConsumerStatusBody`."""
 
