@@ -63,13 +63,26 @@ for _one in COPIES_COMMANDS:
     command.add_command(_one)
 
 
-async def make(client: Any, sizes: tuple[int, int, int], digest: str, password: str, **options: Any) -> Any:
+async def make(
+    client: Any,
+    sizes: tuple[int, int, int],
+    digest: str,
+    password: str,
+    custom: dict[str, bytes] | None = None,
+    ledger_id: int | None = None,
+) -> Any:
     """Create a ledger, open for writing."""
     from pyledger.protocol.bookkeeper.entry import DigestType
 
     names = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     named = dict(zip(names, sizes, strict=True))
-    return await client.create(**named, digest=DigestType[digest], password=password.encode(), **options)
+    return await client.create(
+        **named,
+        digest=DigestType[digest],
+        password=password.encode(),
+        custom=custom,
+        ledger_id=ledger_id,
+    )
 
 
 @command.command("create")

@@ -237,9 +237,19 @@ def rule_of(subject: str, resources: str, actions: str, sources: str | None, dec
 def granting(name: str, code: RequestCode, said: str, what: str) -> None:
     """Make a command that adds entries; brokers treat create and update alike."""
 
-    async def grant(admin: Any, out: Printer, broker: str | None, cluster: str | None, **rule: Any) -> None:
-        subject = rule["subject"].strip()
-        document = rule_of(**{**rule, "subject": subject})
+    async def grant(
+        admin: Any,
+        out: Printer,
+        broker: str | None,
+        cluster: str | None,
+        subject: str,
+        resources: str,
+        actions: str,
+        sources: str | None,
+        decision: str,
+    ) -> None:
+        subject = subject.strip()
+        document = rule_of(subject, resources, actions, sources, decision)
         await change_all(
             admin, out, (broker, cluster), said, code, AclRequestHeader(subject=subject), document
         )

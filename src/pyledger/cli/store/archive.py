@@ -57,7 +57,7 @@ def command(store: str, older_than: int, block_size: int, dry_run: bool, as_json
             compressed += file.compressed_bytes
             if as_json:
                 size = None if dry_run else file.compressed_bytes
-                _emit_file(file, size, dry_run=dry_run, lastStoreTimestamp=file.last_store_timestamp)
+                _emit_file(file, size, {"lastStoreTimestamp": file.last_store_timestamp}, dry_run=dry_run)
             elif dry_run:
                 write_done(printable(f"would compress {file.path}: {file.original_bytes:,} bytes"))
             else:
@@ -83,7 +83,7 @@ def unarchive(store: str, dry_run: bool, as_json: bool) -> None:
         for file in done:
             files += 1
             if as_json:
-                _emit_file(file, file.compressed_bytes, dry_run=dry_run)
+                _emit_file(file, file.compressed_bytes, {}, dry_run=dry_run)
             else:
                 verb = "would restore" if dry_run else "restored"
                 write_done(printable(f"{verb} {file.target}: {file.original_bytes:,} bytes"))
@@ -92,7 +92,7 @@ def unarchive(store: str, dry_run: bool, as_json: bool) -> None:
         print_status(f"{counted(files, 'file')} {verb}" if files else "no file is compressed")
 
 
-def _emit_file(file: Any, compressed_bytes: int | None, *, dry_run: bool, **more: Any) -> None:
+def _emit_file(file: Any, compressed_bytes: int | None, more: dict[str, Any], *, dry_run: bool) -> None:
     emit_done(
         {
             "kind": "file",
