@@ -138,6 +138,10 @@ def test_no_permission(tmp_path: Path) -> None:
         ["export", "store", "out.parquet", "--body", "sha256"],
         ["repair", "store", "--file-size", "much"],
         ["write", "store"],
+        ["info", ""],
+        ["write", "", "--topic", "t"],
+        ["serve", "--store", ""],
+        ["bookie", "serve", "", "--dev", "1"],
     ],
 )
 def test_wrong_use_is_two(arguments: list[str]) -> None:

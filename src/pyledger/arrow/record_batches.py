@@ -27,7 +27,13 @@ from pyledger.arrow.scan_plan import (
     plan_partitions,
     resolve_queues,
 )
-from pyledger.config.fields import checked_choice, checked_limit
+from pyledger.config.fields import (
+    checked_choice,
+    checked_function,
+    checked_limit,
+    checked_type,
+    checked_values,
+)
 from pyledger.errors import ConfigError, CorruptRecordError, MissingExtraError
 from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, time_ms
@@ -90,7 +96,8 @@ def schema_for(columns: Iterable[str] | None = None, *, nullable: bool = False) 
     Raises:
         ConfigError: an unknown column, one named twice, or none.
     """
-    names = DEFAULT_COLUMNS if columns is None else tuple(columns)
+    given = checked_values("columns", columns, str)
+    names = DEFAULT_COLUMNS if given is None else given
     for name in names:
         if name not in _TYPES:
             near = [known for known in COLUMNS if known.lower() == name.lower().replace("_", "")]
@@ -363,6 +370,8 @@ def select_rows(
     """Resolve the arguments of `scan` that select rows against an open store."""
     if topics is not None and topics_pattern is not None:
         raise ConfigError("topics_pattern", "topics are given as well", "give one of them")
+    checked_type("topics_pattern", topics_pattern, str | None)
+    checked_type("key", key, str | None)
     matches = None
     if topics_pattern is not None:
         try:
@@ -373,9 +382,9 @@ def select_rows(
             ) from error
     filters = resolve_queues(
         source,
-        topics=[topics] if isinstance(topics, str) else None if topics is None else list(topics),
+        topics=checked_values("topics", topics, str),
         matches=matches,
-        queues=None if queues is None else list(queues),
+        queues=checked_values("queues", queues, int | tuple),
         starts=queue_offsets("starting_offsets", starting_offsets, source),
         ends=queue_offsets("ending_offsets", ending_offsets, source),
     )
@@ -394,6 +403,7 @@ def _reading(
     on_skip: Callable[[Skipped], None] | None, check_crcs: bool,
 ) -> _Reading:  # fmt: skip
     schema_for(schema.names)
+    checked_function("on_skip", on_skip)
     checked_limit("batch_rows", rows, 1)
     checked_limit("batch_bytes", size, 1)
     return _Reading(

@@ -71,7 +71,17 @@ class Number(click.ParamType[int]):
         return int(value)
 
 
-store_argument = click.argument("store", type=click.Path())
+class NonEmptyPath(click.Path):
+    """A path; the empty one, often an unset variable of a shell, would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Reject the empty path, and do as click does with any other."""
+        if value == "":
+            self.fail("the path is empty; name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+store_argument = click.argument("store", type=NonEmptyPath())
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text.")
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 if_exists_option = click.option("--if-exists", is_flag=True, help="Succeed when it does not exist.")

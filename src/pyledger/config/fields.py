@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import wraps
 from reprlib import repr as shortened
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Protocol, TypeVar, cast, dataclass_transform, get_args
 
 from pyledger.errors import ConfigError
 
@@ -22,6 +22,7 @@ class Settings(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
+V = TypeVar("V")
 C = TypeVar("C", bound=str)
 S = TypeVar("S", bound=Settings)
 
@@ -260,6 +261,24 @@ def wrong_type(value: object) -> str:
     return f"{shortened(value)} is of type {type(value).__name__}"
 
 
+def checked_values(
+    name: str, values: str | Iterable[V] | None, wanted: type | UnionType
+) -> tuple[V, ...] | None:
+    """Return the values of an argument that takes several; a string alone is one of them. None stays None.
+
+    Raises:
+        ConfigError: one of them is not of type `wanted`, or the argument cannot be iterated.
+    """
+    if values is None:
+        return None
+    checked_type(name, values, Iterable)
+    alone = isinstance(values, str) and wanted is str
+    found = cast("tuple[V, ...]", (values,) if alone else tuple(values))
+    for one in found:
+        checked_type(name, one, wanted)
+    return found
+
+
 def checked_function(name: str, value: object) -> None:
     """Check an argument that must be callable; None is the default of each.
 
@@ -284,11 +303,13 @@ def checked_limit(name: str, value: int | None, least: int) -> None:
     """Check an argument that bounds a number; None is no bound.
 
     Raises:
-        ConfigError: it is below the least value, or not a whole number.
+        ConfigError: it is below the least value, or not a whole number of 64 bits.
     """
     checked_whole(name, value)
     if value is not None and value < least:
         raise ConfigError(name, f"{value} is below {least}", f"give {least} or more")
+    if value is not None and value > INT64_MAX:
+        raise ConfigError(name, f"{shortened(value)} is too large", f"give at most {INT64_MAX}")
 
 
 def changed(

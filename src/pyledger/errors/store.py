@@ -32,7 +32,7 @@ class StoreNotFoundError(StoreError):
         self, path: str, problem: str, remedy: str = "name the folder that holds `commitlog`"
     ) -> None:
         self.path, self.problem, self.remedy = path, problem, remedy
-        super().__init__(f"{path}: {problem}; {remedy}")
+        super().__init__(f"{path or 'the empty path'}: {problem}; {remedy}")
 
 
 class StoreFormatError(StoreError):

@@ -1,8 +1,18 @@
 """Messages and their positions in a store: `Message`, `MessageQueue`, `PutResult`, `QueueRange`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import reduce
+from operator import or_
+from reprlib import repr as shortened
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from pyledger.errors import IllegalMessageError
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+WRONG_TYPES = (TypeError, AttributeError, ValueError, OverflowError)
+"""What the code that writes or sends a message raises for a value of a wrong type."""
 
 
 @dataclass(slots=True)
@@ -33,6 +43,46 @@ class Message:
     """None: the store's own host. An IPv4 or IPv6 literal and a port."""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+
+def check_types(message: object) -> None:
+    """Check the types of a message, after one of `WRONG_TYPES` was raised for it.
+
+    Raises:
+        IllegalMessageError: it is not a message, or a field has a wrong type.
+    """
+    if not isinstance(message, Message):
+        raise IllegalMessageError(f"{_described(message)}; give a Message")
+    for name, hint in get_type_hints(Message).items():
+        value = getattr(message, name)
+        if not isinstance(value, _class_of(hint)):
+            shown = hint.__name__ if isinstance(hint, type) else hint
+            raise IllegalMessageError(f"message.{name}: {_described(value)}; give a value of type {shown}")
+        if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+            raise IllegalMessageError(f"message.{name}: {shortened(value)} is out of range")
+
+
+def check_all_types(messages: object) -> None:
+    """Check the types of several messages as `check_types` does.
+
+    Raises:
+        IllegalMessageError: they are not several messages, or a field of one has a wrong type.
+    """
+    if not isinstance(messages, Iterable) or isinstance(messages, str | bytes):
+        raise IllegalMessageError(f"{_described(messages)}; give a Message or several")
+    for message in messages:
+        check_types(message)
+
+
+def _described(value: object) -> str:
+    return f"{shortened(value)} is of type {type(value).__name__}"
+
+
+def _class_of(hint: Any) -> Any:
+    """Return what `isinstance` takes for an annotation: its classes without their parameters."""
+    if get_origin(hint) is UnionType:
+        return reduce(or_, map(_class_of, get_args(hint)))
+    return get_origin(hint) or hint
 
 
 class PutResult(NamedTuple):

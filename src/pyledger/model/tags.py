@@ -14,10 +14,14 @@ def parse_tags(expression: str | None) -> tuple[str, ...] | None:
     empty: no message matches.
 
     Raises:
-        SubscriptionSyntaxError: The expression has only separators.
+        SubscriptionSyntaxError: The expression has only separators, or is not a string.
 
     Source: RocketMQ remoting/.../protocol/filter/FilterAPI.java, buildSubscriptionData.
     """
+    given: object = expression
+    if not isinstance(given, str | None):
+        kind = type(given).__name__
+        raise SubscriptionSyntaxError(repr(given), f"it is of type {kind}; give text such as 'A || B'")
     if not expression or expression == ALL_TAGS:
         return None
     parts = expression.split("||")

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -461,3 +462,31 @@ def test_settings_beside_a_config_change_it(tmp_path: Path) -> None:
         assert (store.config.flush_disk_type, store.config.mapped_file_size_bytes) == ("sync", 1 << 16)
     with pytest.raises(ConfigError, match="mispelt"):
         MessageStore.open(tmp_path, config, mispelt=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": None}, {"body": "text"}, {"queue_id": "0"}, {"tags": 5}, {"keys": b"k"},
+        {"properties": ["a"]},
+        {"delay_level": None}, {"flag": float("nan")}, {"born_timestamp_ms": 10**30},
+        {"born_host": "1.1.1.1:1"},
+    ],
+)  # fmt: skip
+def test_a_message_with_a_field_of_another_type_is_not_stored(wrong: dict[str, Any], tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"topic": "orders", "body": b"one"} | wrong
+    (name,) = wrong
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 16) as store:
+        for put in (store.put, lambda message: store.put_batch([message])):
+            with pytest.raises(IllegalMessageError, match=rf"^message\.{name}: .* is (of type|out of range)"):
+                put(Message(**fields))
+        assert store.max_offset == 0
+
+
+@pytest.mark.parametrize("given", [5, "text", [], None])
+def test_what_is_no_message_is_not_stored(given: Any, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 16) as store:
+        with pytest.raises(IllegalMessageError, match=r"is of type .*; give a Message"):
+            store.put(given)
+        with pytest.raises(IllegalMessageError, match=r"is of type .*; give a Message"):
+            store.put_batch(given or 5)

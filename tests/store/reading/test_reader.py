@@ -444,7 +444,23 @@ def test_nothing_is_read_ahead_where_a_writer_may_append(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"order": "log2"}, {"order": None}, {"limit": -1}, {"tail": -1}, {"since": 10**30}, {"until": True}],
+    [
+        {"order": "log2"},
+        {"order": None},
+        {"limit": -1},
+        {"tail": -1},
+        {"since": 10**30},
+        {"until": True},
+        {"limit": 10**30},
+        {"limit": 1.5},
+        {"tail": "5"},
+        {"topics": 5},
+        {"queues": "0"},
+        {"queues": 0},
+        {"start_offset": "0"},
+        {"end_offset": 1.5},
+        {"key": 5},
+    ],
 )
 def test_bad_argument_of_messages_is_an_error(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with MessageStore.open(tmp_path, mapped_file_size_bytes=1 << 16) as store:

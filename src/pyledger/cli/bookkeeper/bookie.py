@@ -10,7 +10,7 @@ from pyledger.cli.bookkeeper.bookie_serve import command as serve_command
 from pyledger.cli.bookkeeper.options import require_protobuf
 from pyledger.cli.messages import text_or_base64
 from pyledger.cli.output import counted, emit, print_finding, print_status, printable, write_line
-from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
@@ -30,7 +30,7 @@ command.add_command(serve_command)
 command.add_command(recover_command)
 
 
-folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=click.Path())
+folder_argument = click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=NonEmptyPath())
 
 
 @command.command("dump")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pyledger.cli.parameters import Number
+from pyledger.cli.parameters import NonEmptyPath, Number
 from pyledger.cli.servers.serving import (
     begin_start,
     config_option,
@@ -41,7 +41,7 @@ _OF_ONE_BOOKIE = {
 
 
 @click.command("serve", epilog=EXAMPLES)
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", required=False, type=NonEmptyPath(path_type=Path, file_okay=False))
 @click.option(
     "--dev", "count", type=Number(1, 99), metavar="N", help="Run N bookies in this process, with metadata."
 )
@@ -55,13 +55,13 @@ _OF_ONE_BOOKIE = {
     "--journal",
     "journals",
     multiple=True,
-    type=click.Path(file_okay=False),
+    type=NonEmptyPath(file_okay=False),
     help="Folder of a journal; give one for each disk.  [default: FOLDER/journal]",
 )
 @click.option(
     "--ledgers",
     multiple=True,
-    type=click.Path(file_okay=False),
+    type=NonEmptyPath(file_okay=False),
     help="Folder of entry logs and indexes; give one for each disk.  [default: FOLDER/ledgers]",
 )
 @config_option

@@ -18,7 +18,7 @@ from pyledger.cli.output import (
     progress,
     write_line,
 )
-from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 from pyledger.errors import EXIT_PROBLEM
 
 EXAMPLES = """\b
@@ -39,12 +39,12 @@ for _one in network.COMMANDS:
     command.add_command(_one)
 
 
-folder_argument = click.argument("folder", type=click.Path())
+folder_argument = click.argument("folder", type=NonEmptyPath())
 data_option = click.option(
     "--data",
     "data_paths",
     multiple=True,
-    type=click.Path(),
+    type=NonEmptyPath(),
     help="Where data files are, if not in FOLDER/data.",
 )
 generation_option = click.option(

@@ -21,7 +21,7 @@ from pyledger.cli.output import (
     write_done,
     write_line,
 )
-from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 from pyledger.cli.servers.serving import (
     begin_start,
     config_option,
@@ -50,7 +50,7 @@ timeout_option = click.option(
     "--store",
     "store_path",
     required=True,
-    type=click.Path(),
+    type=NonEmptyPath(),
     help="Parent of the node's folder, dledger-<id>.",
 )
 @click.option("--upstream-times", is_flag=True, help="Use the times that a group with Java nodes needs.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pyledger.cli.parameters import NonEmptyPath
 from pyledger.cli.servers.serving import (
     begin_start,
     config_option,
@@ -29,7 +30,7 @@ Examples:
 @config_option
 @click.option("-n", "--namesrv", metavar="HOST:PORT;…", help="Name servers to report to.")
 @click.option(
-    "--store", "store_path", type=click.Path(path_type=Path, file_okay=False), help="Folder of the store."
+    "--store", "store_path", type=NonEmptyPath(path_type=Path, file_okay=False), help="Folder of the store."
 )
 @listen_option("127.0.0.1:10911")
 @server_options

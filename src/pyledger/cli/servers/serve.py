@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from pyledger.cli.parameters import NonEmptyPath
 from pyledger.cli.servers.serving import begin_start, listen_option, log_to_stderr, serve, server_options
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost"})
@@ -19,7 +20,7 @@ Examples:
 @click.option(
     "--store",
     "store_path",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NonEmptyPath(path_type=Path, file_okay=False),
     default=Path("pyledger-dev"),
     show_default=True,
     help="Folder of the store; created if it does not exist.",

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import click
 
 from pyledger.cli.output import ProblemFoundError, emit, printable, write_line
+from pyledger.cli.parameters import NonEmptyPath
 
 F = TypeVar("F", bound=Callable[..., object])
 KEPT_BYTES = 16 << 20
@@ -134,7 +135,7 @@ config_option = click.option(
     "-c",
     "--config",
     "config_path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NonEmptyPath(dir_okay=False, path_type=Path),
     help="Settings: a TOML file, or upstream's own properties file.",
 )
 _AS_JSON = "pyledger.ready_as_json"

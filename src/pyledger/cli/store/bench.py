@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import click
 
 from pyledger.cli.output import emit, format_size, print_status, print_table, progress
-from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 from pyledger.config.keywords import StoreSettings
 
 EXAMPLES = """\b
@@ -50,7 +50,7 @@ class Measure:
 @click.option("--body-size", type=Number(1, 1 << 20), default=256, show_default=True, help="Bytes of a body.")
 @click.option(
     "--folder",
-    type=click.Path(),
+    type=NonEmptyPath(),
     help="Folder for the temporary store, on the disk to measure. Default: /tmp.",
 )
 @json_option

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pyledger.cli.output import emit, format_time, printable, write_line
-from pyledger.cli.parameters import Number, json_option
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 
 EXAMPLES = """\b
 Examples:
@@ -16,7 +16,7 @@ Examples:
 
 
 @click.command("dump", epilog=EXAMPLES)
-@click.argument("file", type=click.Path())
+@click.argument("file", type=NonEmptyPath())
 @click.option("--limit", type=Number(1), help="Stop after this many lines.")
 @json_option
 def command(file: str, limit: int | None, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from pyledger.atomic_file import flush_folder
 from pyledger.cli.messages import BODY_CHOICES, BODY_HELP, message_fields
 from pyledger.cli.output import Advance, counted, emit, print_status, progress
 from pyledger.cli.parameters import (
+    NonEmptyPath,
     corrupt_option,
     json_option,
     order_option,
@@ -36,7 +37,7 @@ _STEP = 4096
 
 @click.command("export", epilog=EXAMPLES)
 @store_argument
-@click.argument("out", type=click.Path())
+@click.argument("out", type=NonEmptyPath())
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: by the ending of OUT.")
 @click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
 @click.option("--body", type=click.Choice(BODY_CHOICES), default="auto", show_default=True, help=BODY_HELP)

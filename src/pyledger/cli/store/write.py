@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 import click
 
 from pyledger.cli.output import CannotReachError, counted, emit, print_status, progress
-from pyledger.cli.parameters import Number, json_option, parse_size
+from pyledger.cli.parameters import NonEmptyPath, Number, json_option, parse_size
 from pyledger.cli.store.rows import Row, field_text, queue_of_key, read_csv, read_json_lines
 
 EXAMPLES = """\b
@@ -21,8 +21,8 @@ _STEP = 2048
 
 
 @click.command("write", epilog=EXAMPLES)
-@click.argument("store", type=click.Path())
-@click.argument("file", type=click.Path(allow_dash=True), default="-")
+@click.argument("store", type=NonEmptyPath())
+@click.argument("file", type=NonEmptyPath(allow_dash=True), default="-")
 @click.option("--topic", required=True, help="Topic of all messages.")
 @click.option("--queues", type=Number(1, 1 << 16), default=4, show_default=True, help="Number of queues.")
 @click.option("--key", "key_field", metavar="FIELD", help="Field with the key; equal keys go to one queue.")

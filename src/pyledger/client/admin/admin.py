@@ -11,6 +11,7 @@ from typing import TypeVar
 from pyledger.client.instance import ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.config.client import ClientConfig
+from pyledger.config.fields import checked_type
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import BrokerError, ConfigError, NoRouteError, NotFoundError, RemotingError
 from pyledger.model import names
@@ -186,6 +187,7 @@ class AsyncAdmin(Lifecycle):
         Raises:
             NotFoundError: the cluster does not exist, or no broker is registered.
         """
+        checked_type("topic", topic, TopicConfig)
         attributes = ",".join(f"+{name}={value}" for name, value in topic.attributes.items())
         header = topic_header(topic, attributes or None)
         targets = (address,) if address else await self.master_addresses(cluster)
@@ -222,6 +224,7 @@ class AsyncAdmin(Lifecycle):
         Raises:
             NotFoundError: the cluster does not exist, or no broker is registered.
         """
+        checked_type("group", group, SubscriptionGroup)
         targets = await self.master_addresses(cluster)
         for target in targets:
             await self.request(

@@ -12,7 +12,10 @@ from pyledger.client.bookkeeper.client import AsyncLedgerClient
 from pyledger.client.bookkeeper.reader import (
     AsyncLedgerReader,
 )
-from pyledger.client.bookkeeper.writer import AsyncAdvancedLedgerWriter, AsyncLedgerWriter
+from pyledger.client.bookkeeper.writer import (
+    AsyncAdvancedLedgerWriter,
+    AsyncLedgerWriter,
+)
 from pyledger.config.bookkeeper_client import BookkeeperConfig
 from pyledger.config.net import TlsConfig
 from pyledger.metadata.bookies import RegisteredBookies

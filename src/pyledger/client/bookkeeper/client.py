@@ -254,12 +254,13 @@ class AsyncLedgerClient(Lifecycle):
     ) -> StoredMetadata:
         ensemble, write_quorum, ack_quorum = sizes
         for name, size in zip(SIZES, sizes, strict=True):
-            checked_limit(name, size, 1)
+            checked_type(name, size, int)
         if not are_sizes(ensemble, write_quorum, ack_quorum):
             problem = f"{ensemble}, {write_quorum} and {ack_quorum} do not fit together"
             raise ConfigError(", ".join(SIZES), problem, f"give {' >= '.join(SIZES)}")
         checked_type("digest", digest, DigestType)
         checked_type("password", password, bytes)
+        checked_type("custom", custom, Mapping)
         checked_limit("ledger_id", ledger_id, 0)
         first = Segment(0, self._bookies.choose(ensemble, write_quorum))
         metadata = LedgerMetadata(

@@ -11,6 +11,7 @@ from pyledger.client.bookkeeper.bookie_watcher import BookieWatcher
 from pyledger.client.bookkeeper.metadata_updates import MetadataUpdateLoop
 from pyledger.client.bookkeeper.throttle import Throttle
 from pyledger.config.bookkeeper_client import BookkeeperConfig
+from pyledger.config.fields import checked_type
 from pyledger.errors import (
     AddFailedError,
     DuplicateEntryIdError,
@@ -32,6 +33,7 @@ from pyledger.wire.bookkeeper.entry import EntryDigest, master_key, pack_lac
 from pyledger.wire.bookkeeper.request_frames import add_encoder
 from pyledger.wire.bookkeeper.response_entries import added_result
 
+PAYLOAD = bytes | bytearray | memoryview
 LAG_FACTOR = 8
 """Adds wait for the slowest bookie once it lags by this many times `adds_pending_max` entries."""
 _FAILURES: dict[Result, tuple[type[LedgerOperationError], str]] = {
@@ -168,6 +170,9 @@ class AsyncLedgerWriter:
 
     def _add(self, payloads: list[bytes]) -> asyncio.Future[int]:
         """Add entries and return the future of the last."""
+        if not all(isinstance(payload, PAYLOAD) for payload in payloads):
+            for payload in payloads:
+                checked_type("payload", payload, PAYLOAD)
         future: asyncio.Future[int] = self._loop.create_future()
         if (size_bytes := max(map(len, payloads))) > self._config.payload_max_bytes:
             problem = f"a payload of {size_bytes} bytes does not fit into a frame"
@@ -402,6 +407,8 @@ class AsyncAdvancedLedgerWriter(AsyncLedgerWriter):
 
     def submit_add_at(self, entry_id: int, payload: bytes) -> asyncio.Future[int]:
         """Add an entry under an id and return a future of the id."""
+        checked_type("entry_id", entry_id, int)
+        checked_type("payload", payload, PAYLOAD)
         next_id = self._machine.last_add_pushed + 1
         future: asyncio.Future[int] = self._loop.create_future()
         if entry_id < next_id or entry_id in self._early:

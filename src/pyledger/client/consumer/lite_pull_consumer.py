@@ -13,7 +13,7 @@ from pyledger.client.consumer.assignment import Assignment
 from pyledger.client.consumer.group_consumer import AsyncGroupConsumer
 from pyledger.client.instance import OWN_CLIENT, ClientInstance
 from pyledger.config.client import ClientConfig, ConsumerConfig
-from pyledger.config.fields import changed
+from pyledger.config.fields import changed, checked_limit, checked_type, checked_values
 from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError
@@ -141,6 +141,8 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
             ClientStateError: the consumer is not running.
         """
         self._require_running()
+        checked_limit("timeout_ms", timeout_ms, 0)
+        checked_limit("count_max", count_max, 1)
         self._consume_returned()
         now = self.client.monotonic_ms()
         if self._auto_commit and now - self._committed_ms >= self.config.auto_commit_interval_ms:
@@ -182,8 +184,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         Raises:
             OffsetUnknownError: no broker could be queried.
         """
-        address, _ = self.client.routes.reader(queue.broker_name)
-        return await self.client.calls.consumer_offset(address, self.group, queue)
+        return await self.client.calls.consumer_offset(self._address(queue), self.group, queue)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read these queues, regardless of other members of the group.
@@ -199,7 +200,7 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
             raise ClientStateError(
                 f"consumer {self.group}", "it subscribes to topics", "assign or subscribe, not both"
             )
-        wanted = tuple(dict.fromkeys(queues))
+        wanted = tuple(dict.fromkeys(checked_values("queues", queues, MessageQueue) or ()))
         for topic in dict.fromkeys(queue.topic for queue in wanted):
             await self.client.routes.refresh(topic)
         self._assigned = wanted
@@ -223,6 +224,8 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
         Raises:
             ClientStateError: the queue is not read here.
         """
+        checked_type("queue", queue, MessageQueue)
+        checked_limit("offset", offset, 0)
         assignment = self._assignments.get(queue)
         if assignment is None or assignment.is_closing:
             raise ClientStateError(f"queue {queue}", "it is not assigned to this consumer", "see `queues`")
@@ -231,21 +234,19 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the first message of a queue; see `seek`."""
-        address, _ = self.client.routes.reader(queue.broker_name)
-        await self.seek(queue, await self.client.calls.min_offset(address, queue))
+        await self.seek(queue, await self.client.calls.min_offset(self._address(queue), queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Continue after the last message of a queue; see `seek`."""
-        address, _ = self.client.routes.reader(queue.broker_name)
-        await self.seek(queue, await self.client.calls.max_offset(address, queue))
+        await self.seek(queue, await self.client.calls.max_offset(self._address(queue), queue))
 
     def pause_queues(self, queues: Iterable[MessageQueue]) -> None:
         """Stop fetching from these queues."""
-        self._paused.update(queues)
+        self._paused.update(checked_values("queues", queues, MessageQueue) or ())
 
     def resume_queues(self, queues: Iterable[MessageQueue]) -> None:
         """Fetch from these queues again."""
-        self._paused.difference_update(queues)
+        self._paused.difference_update(checked_values("queues", queues, MessageQueue) or ())
 
     # --- for the client instance
 
@@ -303,6 +304,11 @@ class AsyncLitePullConsumer(AsyncGroupConsumer):
                     self._positions[assignment.queue] = offset
                 assignment.moved.set()
         self._returned = []
+
+    def _address(self, queue: MessageQueue) -> str:
+        checked_type("queue", queue, MessageQueue)
+        address, _ = self.client.routes.reader(queue.broker_name)
+        return address
 
     def _require_running(self) -> None:
         if not self._running:

@@ -13,7 +13,7 @@ from pyledger.client.instance import OWN_CLIENT, ClientInstance, own_client
 from pyledger.client.lifecycle import Lifecycle
 from pyledger.client.producer.message_preparation import check_group
 from pyledger.config.client import ClientConfig, ConsumerConfig
-from pyledger.config.fields import changed
+from pyledger.config.fields import changed, checked_type
 from pyledger.config.keywords import ConsumerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.model.message import MessageQueue
@@ -107,8 +107,9 @@ class AsyncPullConsumer(Lifecycle):
             BrokerError: the broker rejects the request.
             RemotingError: it cannot be reached, or does not answer in time.
         """
-        subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
+        checked_type("offset", offset, int)
         await self._address(queue)
+        subscription = Subscription.of(queue.topic, expression, self._version, SQL92 if sql else TAG)
         return await self._pull_api.pull(
             queue,
             offset,
@@ -169,6 +170,7 @@ class AsyncPullConsumer(Lifecycle):
 
     async def _address(self, queue: MessageQueue) -> str:
         """Return the address of a queue's broker; fetch the route if it is not known."""
+        checked_type("queue", queue, MessageQueue)
         if queue.broker_name not in self.client.routes.addresses:
             await self.client.routes.refresh(queue.topic)
         address, _ = self.client.routes.reader(queue.broker_name)

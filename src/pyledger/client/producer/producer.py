@@ -18,12 +18,12 @@ from pyledger.client.producer.send_result import SendResult
 from pyledger.client.producer.sender import Select, Sender
 from pyledger.client.tracing import Tracer
 from pyledger.config.client import ClientConfig, ProducerConfig
-from pyledger.config.fields import changed
+from pyledger.config.fields import changed, checked_limit, checked_type
 from pyledger.config.keywords import ProducerSettings
 from pyledger.config.net import NetConfig, TlsConfig
 from pyledger.errors import ClientStateError, IllegalMessageError, ReplyTimeoutError
 from pyledger.model import names
-from pyledger.model.message import Message, MessageQueue
+from pyledger.model.message import WRONG_TYPES, Message, MessageQueue, check_all_types, check_types
 from pyledger.model.tags import java_hash
 from pyledger.protocol.client.send_retry import SendMode
 from pyledger.wire.record.record import ReceivedMessage
@@ -190,7 +190,11 @@ class AsyncProducer(Lifecycle):
             message = delayed(message, deliver_at_ms, delay_ms)
         # Called once per message at high rates: avoid every call that is not needed.
         encoder = self._encoder
-        out = encoder.message(message) if isinstance(message, Message) else encoder.batch(message)
+        try:
+            out = encoder.message(message) if isinstance(message, Message) else encoder.batch(message)
+        except WRONG_TYPES:
+            check_sent(message)
+            raise
         if sharding_key is not None:
             select = selector(select, sharding_key)
         return self._sender.start(out, SendMode.ASYNC, queue, select, timeout_ms, wait=wait)
@@ -273,6 +277,8 @@ class AsyncProducer(Lifecycle):
             SendError: the request was not stored.
             ReplyTimeoutError: it was stored, and no consumer replied in time.
         """
+        check_types(message)
+        checked_limit("timeout_ms", timeout_ms, 1)
         correlation_id = secrets.token_hex(16)
         properties = {
             **message.properties,
@@ -354,9 +360,13 @@ class AsyncProducer(Lifecycle):
         return self._start(out, SendMode.SYNC, queue, selector(select, sharding_key), timeout_ms)
 
     def _prepare(self, message: Message | Sequence[Message]) -> PendingSend:
-        if isinstance(message, Message):
-            return self._encoder.message(message)
-        return self._encoder.batch(message)
+        try:
+            if isinstance(message, Message):
+                return self._encoder.message(message)
+            return self._encoder.batch(message)
+        except WRONG_TYPES:
+            check_sent(message)
+            raise
 
     def _start(
         self,
@@ -373,9 +383,19 @@ class AsyncProducer(Lifecycle):
         return self._sender.start(out, mode, queue, select, timeout_ms, wait=wait)
 
 
+def check_sent(message: object) -> None:
+    """Check the types of what is sent, a message or several.
+
+    Raises:
+        IllegalMessageError: something has a wrong type.
+    """
+    check_types(message) if isinstance(message, Message) else check_all_types(message)
+
+
 def selector(select: Select | None, sharding_key: str | None) -> Select | None:
     """Return the queue selector: upstream's `SelectMessageQueueByHash` if there is a sharding key."""
     if sharding_key is None:
         return select
+    checked_type("sharding_key", sharding_key, str)
     number = abs(java_hash(sharding_key))
     return lambda queues: queues[number % len(queues)]

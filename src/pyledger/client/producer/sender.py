@@ -15,7 +15,7 @@ from pyledger.client.identity import now_ms
 from pyledger.client.instance import ClientInstance
 from pyledger.client.producer.send_result import STATUS_OF_CODE, SendResult, SendStatus, given_up, result_of
 from pyledger.config.client import ProducerConfig
-from pyledger.config.fields import checked_whole
+from pyledger.config.fields import checked_function, checked_type, checked_whole
 from pyledger.errors import (
     IllegalMessageError,
     RemotingConnectError,
@@ -140,8 +140,12 @@ class Sender:
         out.timeout_ms = self._config.send_timeout_ms if timeout_ms is None else timeout_ms
         if timeout_ms is not None:
             checked_whole("timeout_ms", timeout_ms)
-        if queue is not None and queue.topic != out.topic:
-            raise IllegalMessageError(f"a message for {out.topic} cannot go to a queue of {queue.topic}")
+        if select is not None:
+            checked_function("select", select)
+        if queue is not None:
+            checked_type("queue", queue, MessageQueue)
+            if queue.topic != out.topic:
+                raise IllegalMessageError(f"a message for {out.topic} cannot go to a queue of {queue.topic}")
         loop = asyncio.get_running_loop()
         future = out.future = loop.create_future()
         if self._in_flight < self._config.sends_in_flight_max:

@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Literal, Self, get_args
 
 from pyledger._core import LogView, StoredMessage, read_message, read_messages
-from pyledger.config.fields import checked_choice
+from pyledger.config.fields import checked_choice, checked_function
 from pyledger.errors import CorruptRecordError, OffsetOutOfRangeError, StoreClosedError
 from pyledger.model.message import QueueRange
-from pyledger.model.tags import parse_tags
 from pyledger.model.times import Time, stored_between, time_ms
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
@@ -90,6 +89,7 @@ class StoreReader:
         over the last log file; after an unclean shutdown one pass over what the checkpoint does not cover.
         """
         checked_choice("on_corrupt", on_corrupt, get_args(OnCorrupt))
+        checked_function("progress", progress)
         reader = cls(path, on_corrupt=on_corrupt, map_lazily=map_lazily)
         try:
             reader._load(progress)
@@ -271,21 +271,15 @@ class StoreReader:
             tail: Only the last messages of the selection, this many.
 
         Raises:
+            ConfigError: an argument has another type, or is out of range.
             CorruptRecordError: damage in the middle of the log was met (`on_corrupt="error"`).
 
         Cost: keeps one message in memory; with `tail` the last ones. `since` and `until` skip whole files,
         which requires store times to ascend from file to file.
         """
         self._check_open()
-        check_reading(order, limit, tail)
-        selection = Selection(
-            topics=None if topics is None else frozenset([topics] if isinstance(topics, str) else topics),
-            queues=None if queues is None else frozenset(queues),
-            since_ms=time_ms("since", since),
-            until_ms=time_ms("until", until),
-            tags=parse_tags(tags),
-            key=key,
-        )
+        check_reading(order, start_offset, end_offset, limit, tail)
+        selection = Selection.of(topics, queues, since, until, tags, key)
         if order == "log":
             walk = LogWalk(self.view, selection, self._note)
             found = self._up_to_lost_end(

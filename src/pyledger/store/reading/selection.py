@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 from pyledger._core import StoredMessage
-from pyledger.config.fields import checked_choice, checked_limit
-from pyledger.model.tags import java_hash
+from pyledger.config.fields import checked_choice, checked_limit, checked_type, checked_values
+from pyledger.model.tags import java_hash, parse_tags
+from pyledger.model.times import Time, time_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,28 @@ class Selection:
     def __post_init__(self) -> None:
         if self.tags is not None:
             object.__setattr__(self, "tag_codes", frozenset(map(java_hash, self.tags)))
+
+    @classmethod
+    def of(
+        cls, topics: str | Iterable[str] | None, queues: Iterable[int] | None, since: Time | None,
+        until: Time | None, tags: str | None, key: str | None,
+    ) -> Self:  # fmt: skip
+        """Return the selection of the arguments of `StoreReader.messages`.
+
+        Raises:
+            ConfigError: an argument has another type, or is out of range.
+            SubscriptionSyntaxError: `tags` is not an expression.
+        """
+        checked_type("key", key, str | None)
+        names, ids = checked_values("topics", topics, str), checked_values("queues", queues, int)
+        return cls(
+            topics=None if names is None else frozenset(names),
+            queues=None if ids is None else frozenset(ids),
+            since_ms=time_ms("since", since),
+            until_ms=time_ms("until", until),
+            tags=parse_tags(tags),
+            key=key,
+        )
 
     def pick(self, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
         """Return the messages that match; costs nothing without conditions."""
@@ -49,12 +73,16 @@ def carries_key(message: StoredMessage, key: str) -> bool:
     return key == message.unique_key or key in (message.keys or "").split(" ")
 
 
-def check_reading(order: str, limit: int | None, tail: int | None) -> None:
+def check_reading(
+    order: str, start_offset: int | None, end_offset: int | None, limit: int | None, tail: int | None
+) -> None:
     """Check the arguments of `StoreReader.messages` that select no message by itself.
 
     Raises:
-        ConfigError: an unknown order, or a count below 0.
+        ConfigError: an unknown order, an offset that is no number, or a count below 0.
     """
+    checked_type("start_offset", start_offset, int | None)
+    checked_type("end_offset", end_offset, int | None)
     checked_choice("order", order, ("log", "queue"))
     checked_limit("limit", limit, 0)
     checked_limit("tail", tail, 0)
