@@ -65,15 +65,16 @@ def test_a_folder_that_java_refuses_is_read_as_far_as_it_is_sound(tmp_path: Path
 
 def test_bytes_that_are_no_records_are_a_problem(tmp_path: Path) -> None:
     """A log file of random bytes is a store by its names alone."""
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / ("0" * 20)).write_bytes(Random(5).randbytes(1 << 16))
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    (store / "commitlog" / ("0" * 20)).write_bytes(Random(5).randbytes(1 << 16))
     for words in (("cat",), ("info",), ("grep", "x"), ("cat", "--json"), ("verify",)):
-        found = pyledger(*words, tmp_path)
+        found = pyledger(*words, store)
         assert found.code == 1, words
         assert "no record starts here" in found.err + found.out
-    assert "shutdown:   clean, but its log ends in damage" in pyledger("info", tmp_path).out
+    assert "shutdown:   clean, but its log ends in damage" in pyledger("info", store).out
     out = tmp_path / "out.jsonl"
-    assert pyledger("export", tmp_path, out).code == 1
+    assert pyledger("export", store, out).code == 1
     assert out.read_text() == ""
 
 

@@ -91,9 +91,10 @@ def test_a_log_of_which_nothing_is_left_is_not_an_empty_one(tmp_path: Path, how:
     (log,) = (tmp_path / "commitlog").iterdir()
     log.unlink()
     {"emptied": log.touch, "folder": log.mkdir, "fifo": lambda: os.mkfifo(log)}[how]()
-    for command in (["cat"], ["verify"], ["export", str(tmp_path / "out.csv")]):
+    out = tmp_path.with_name("out.csv")
+    for command in (["cat"], ["verify"], ["export", str(out)]):
         assert pyledger(command[0], str(tmp_path), *command[1:]).code == 1
-    assert not (tmp_path / "out.csv").exists()
+    assert not out.exists()
 
 
 def test_repair_gives_up_what_is_lost_only_on_request(rolled: Path) -> None:
