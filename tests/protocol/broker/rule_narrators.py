@@ -100,7 +100,8 @@ class Topics(Narrator):
 
 class Groups(Topics):
     def group(self, step: Step) -> str:
-        group = SubscriptionGroup(step.words[0], **options(step, SubscriptionGroup))
+        attributes = parse_change(step.named.pop("attributes", "").strip("()"))
+        group = SubscriptionGroup(step.words[0], attributes=attributes, **options(step, SubscriptionGroup))
         return rejection_text(self.groups.update(group, self.now_ms))
 
     def find(self, step: Step) -> str:

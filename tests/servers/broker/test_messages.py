@@ -7,6 +7,7 @@ import pytest
 
 from pyledger.config.net import NetConfig
 from pyledger.model.remoting_codes import RequestCode, ResponseCode
+from pyledger.model.topic import TopicConfig
 from pyledger.store.reading.reader import StoreReader
 from pyledger.wire.record.batch import BatchItem, encode_batch
 from pyledger.wire.record.properties import encode_properties
@@ -92,6 +93,24 @@ def test_batch_becomes_messages_of_their_own(run: Run, tmp_path: Path) -> None:
                 send("T", batch[:-1], code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
             )
             assert broken.code == ResponseCode.MESSAGE_ILLEGAL
+
+    run(main())
+
+
+def test_batch_in_a_queue_of_batches_has_one_id(run: Run, tmp_path: Path) -> None:
+    """Java's producer with `autoBatch` gives up if it gets neither this id nor one for each message."""
+    batch = encode_batch([BatchItem(b"m%d" % n, encode_properties({"UNIQ_KEY": f"U{n}"})) for n in range(3)])
+
+    async def main() -> None:
+        async with broker(tmp_path) as one, peer(one) as client:
+            assert one.context is not None
+            of_batches = TopicConfig("B", 1, 1, attributes={"+queue.type": "BatchCQ"})
+            assert one.context.tables.topics.update(of_batches, 0) is None
+            for topic, batch_id in (("B", "U1"), ("T", None)):
+                sent = await client.request(
+                    send(topic, batch, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
+                )
+                assert (sent.code, sent.ext_fields.get("batchUniqId")) == (0, batch_id)
 
     run(main())
 

@@ -81,6 +81,8 @@ class SendPlan:
     half: bool = False
     """It is to wait in the half topic for the end of its transaction."""
     dead_letter: bool = False
+    inner_batch: bool = False
+    """It is a batch that is stored as one record."""
 
 
 class SendRules:
@@ -152,7 +154,8 @@ class SendRules:
         if half and self.config.reject_transactions:
             problem = f"the broker[{self.broker_state.broker_name}] sending transaction message is forbidden"
             return Rejection(ResponseCode.NO_PERMISSION, problem)
-        return SendPlan(topic, queue_id, properties, sys_flag, half)
+        inner_batch = request.batch and topic.attributes.get("queue.type") == "BatchCQ"
+        return SendPlan(topic, queue_id, properties, sys_flag, half, inner_batch=inner_batch)
 
     def open_queue_count(self, topic: str, now_ms: int) -> int:
         """Return the number of queues of a topic that take every plain message; 0: `check` must check each.
@@ -263,7 +266,7 @@ CODE_OF_PUT = {
     "PUT_TO_REMOTE_BROKER_FAIL": ResponseCode.SYSTEM_ERROR,
     "LMQ_CONSUME_QUEUE_NUM_EXCEEDED": ResponseCode.SYSTEM_ERROR,
     "WHEEL_TIMER_FLOW_CONTROL": ResponseCode.SYSTEM_ERROR,
-    "WHEEL_TIMER_MSG_ILLEGAL": ResponseCode.SYSTEM_ERROR,
+    "WHEEL_TIMER_MSG_ILLEGAL": ResponseCode.MESSAGE_ILLEGAL,
     "WHEEL_TIMER_NOT_ENABLE": ResponseCode.SYSTEM_ERROR,
 }
 """The response's code, by upstream's word for how a put went."""

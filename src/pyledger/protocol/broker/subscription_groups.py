@@ -5,6 +5,7 @@ Source: RocketMQ broker/.../SubscriptionGroupManager.java.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyledger.config.delivery import DeliveryConfig
 from pyledger.log_events import event, logger
@@ -94,12 +95,21 @@ class BrokerGroups:
         return self.groups.get(group.name) or self._put(group, now_ms)
 
     def update(self, group: SubscriptionGroup, now_ms: int) -> Rejection | None:
-        """Create or change a group at an administrator's request."""
+        """Create or change a group at an administrator's request.
+
+        Attributes in a request are changes, and 5.3 has none to change; those of a newer broker stay.
+        """
         if (problem := group_problem(group.name)) is not None:
             return Rejection(ResponseCode.INVALID_PARAMETER, problem)
         if group.name in INTERNAL_GROUPS:
             return internal_group(group.name)
-        if self.groups.get(group.name) != group:
+        if group.attributes:
+            changes = ", ".join(signed[1:] for signed in group.attributes)
+            return Rejection(ResponseCode.SYSTEM_ERROR, f"unsupported key: {changes}")
+        known = self.groups.get(group.name)
+        if known is not None:
+            group = replace(group, attributes=known.attributes)
+        if known != group:
             self._put(group, now_ms)
         return None
 

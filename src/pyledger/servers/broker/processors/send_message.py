@@ -133,7 +133,7 @@ class SendProcessor:
             return self._put_half(message)
         if not batch:
             return puts.put(message)
-        if plan.topic.attributes.get("queue.type") == "BatchCQ":
+        if plan.inner_batch:
             return puts.put_inner_batch(message, len(decode_batch(bytes(message.body))))
         return puts.put_batch(message)
 
@@ -153,6 +153,8 @@ class SendProcessor:
             queue_id=plan.queue_id,
             queue_offset=outcome.places[0].queue_offset,
             transaction_id=unique_key,
+            # Without it, Java's producer expects an id for each message of the batch.
+            batch_uniq_id=unique_key if plan.inner_batch else None,
             recall_handle=self._recall_handle(plan, unique_key, outcome.deliver_ms),
         )
         return request.response(code, outcome.problem, header, ext_fields=self._fields)
