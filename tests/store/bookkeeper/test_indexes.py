@@ -27,6 +27,7 @@ WHOLE, STRIPED, FENCED = 1, 2, 3
 COUNT = 30
 ENTRIES = {WHOLE: range(COUNT), STRIPED: range(0, COUNT, 3), FENCED: range(4)}
 SLOT = 8
+JAVA_PAGE_BYTES = 8192
 
 
 def opened(folder: Path) -> BookieStore:
@@ -104,6 +105,19 @@ every_ledger = pytest.mark.parametrize("ledger_id", ENTRIES)
 
 def problems(folder: Path) -> set[str]:
     return {one.kind for one in BookieCheck(str(folder)).findings() if one.severity == "error"}
+
+
+def test_an_index_ends_with_a_whole_page(running: BookieStore, tmp_path: Path) -> None:
+    """Java's `bookie shell ledger` and its consistency check skip a page that is not complete."""
+
+    def pages() -> tuple[int, int]:
+        return divmod(index_of(tmp_path / "live", WHOLE).stat().st_size - INDEX_HEADER_BYTES, JAVA_PAGE_BYTES)
+
+    assert pages() == (1, 0)
+    put(running, WHOLE, JAVA_PAGE_BYTES // SLOT)
+    checkpoint(running)
+    assert pages() == (2, 0)
+    assert list(running.entry_ranges(WHOLE)) == [range(COUNT), range(1024, 1025)]
 
 
 @damage

@@ -39,6 +39,8 @@ ENTRY_ID_MAX = (1 << 31) - 1
 """The limit of Java's writers; it keeps an index below 16 GiB."""
 STEP_MAX = 512
 """An entry at most this far beyond the last one leaves no hole in an index: its slot is in the next page."""
+PAGE_BYTES = 8192
+"""After its header an index has whole pages: Java's `bookie shell` skips one that is not complete."""
 BLOCK_BYTES = 512
 """Unit of `st_blocks`."""
 MAKING = ".making"
@@ -241,6 +243,9 @@ class IndexFiles:
                     count += len(values) - _count(os.pread(file.fileno(), SLOT_BYTES * len(values), at))
                     last = max(last, first + len(values) - 1)
                     write_at(file.fileno(), slots.tobytes(), at)
+                size_bytes = os.fstat(file.fileno()).st_size
+                if rest_bytes := (INDEX_HEADER_BYTES - size_bytes) % PAGE_BYTES:
+                    os.ftruncate(file.fileno(), size_bytes + rest_bytes)  # a hole: it takes no space
                 os.fdatasync(file.fileno())
         except OSError as error:
             raise disk_error(path, "write", error) from error
