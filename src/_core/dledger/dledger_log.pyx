@@ -391,6 +391,7 @@ cdef class DLedgerLog:
         """
         cdef MappedFile file
         self.data.check_writable()
+        self.units.check_writable()      # an index that failed never gets space
         file = self.units.writable_file(self.next_index() * INDEX_UNIT_BYTES)
         if not self.has_unit_room(count):
             self.units.reserve(file, min(file.wrote + count * INDEX_UNIT_BYTES, file.size_bytes))

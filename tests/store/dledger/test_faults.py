@@ -24,6 +24,7 @@ from pyledger.store.dledger.reader import DLedgerReader
 from pyledger.store.dledger.repair import last_term, repair_node
 from pyledger.store.dledger.store import DLedgerStore
 from pyledger.store.dledger.verify import verify_dledger
+from tests.fault_injection.shim import compiler, run_child
 from tests.support.small_disk import small_disk
 
 SMALL = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
@@ -424,3 +425,37 @@ def test_index_units_of_entries_that_upstream_truncated_prove_nothing(tmp_path: 
     assert "index-beyond" not in kinds(path)
     with DLedgerStore.open(path, SMALL) as store:
         assert (store.end_index, store.lost_tail) == (57, False)
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler for the shim")
+def test_appends_are_rejected_after_a_failed_flush_of_the_index(tmp_path: Path) -> None:
+    """The index never gets space again: an append that waited for it would never end."""
+    story = """
+        import errno, sys
+        from pyledger.config.dledger_store import DLedgerStoreConfig
+        from pyledger.errors import StoreFailedError
+        from pyledger.protocol.dledger.messages import TermState
+        from pyledger.store.dledger.store import DLedgerStore
+        from tests.fault_injection.shim import Call, IoFaults
+
+        def rejected(call):
+            try:
+                call()
+            except StoreFailedError as error:
+                return "index" in str(error)
+
+        config = DLedgerStoreConfig(data_file_size_bytes=1024, index_file_size_bytes=128)
+        faults = IoFaults()
+        with DLedgerStore.open(sys.argv[1], config) as store:
+            store.save_term_state(TermState(3, "n0"))
+            store.append_bodies(3, [b"first"])
+            store.flush()
+            faults.fail(Call.MSYNC, errno.EIO)
+            assert rejected(store.flush_units)
+            faults.heal(Call.MSYNC)
+            assert rejected(lambda: store.append_bodies(3, [b"second"]))
+        with DLedgerStore.open(sys.argv[1], config) as store:
+            store.append_bodies(3, [b"second"])
+            print([entry.body.decode() for entry in (store.entry(0), store.entry(1))])
+    """
+    assert run_child(story, tmp_path, str(tmp_path / "node"), timeout_s=30) == "['first', 'second']\n"
