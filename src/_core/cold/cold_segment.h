@@ -150,7 +150,7 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         return;
     }
     /* The index of a truncated file may be wrong about neighbours: free only this block's own pages. */
-    if (is_damaged(s->mapping)) {
+    if (is_damaged(s->mapping, 0, INT64_MAX)) {
         last = page_floor(end);
         goto drop;
     }

@@ -337,7 +337,7 @@ cdef class CommitLog:
             d.queue_offset = appender.next_offset if units > 0 else 0
         self.stamp(d)
         encode_record(file.write_base() + position, t, d, properties_length(d), size_bytes)
-        if not file.intact():
+        if not file.intact(file.wrote, position + size_bytes):
             queue.fail(EIO, file.path)
         if units > 0:
             appender.next_offset = d.queue_offset + units

@@ -2,8 +2,10 @@
 
    If the file was truncated, or the disk cannot read a page (EIO), the instruction that touches that page
    of the mapping gets a SIGBUS, which ends the process. The handler here maps a page of zeroes instead, so
-   that the instruction continues, and marks the mapping as damaged. Readers must check the mark after they
-   read, and raise; writers must check it before they move the end of the log and before they report a flush.
+   that the instruction continues, and marks the page as damaged. Readers must check the mark of what they
+   read, and raise; writers must check that of what they wrote, before they move the end of the log and before
+   they report a flush. A mapping remembers one range, from the first damaged page to the last: so what lies
+   outside can be read on.
 
    The handler is there from the first mapping on. A fault at any other address, and a signal that a process
    sent, go to the handler that was there before (faulthandler, a JVM in the same process).
@@ -30,7 +32,7 @@
 typedef struct file_mapping {
     uint8_t *base; /* NULL: none */
     int64_t length;
-    int64_t damaged;
+    int64_t damaged_begin, damaged_end; /* all pages that could not be read are in here; end 0: none */
     struct file_mapping *next_free;
 } file_mapping;
 
@@ -61,6 +63,22 @@ static file_mapping *mapping_at(uintptr_t address) {
     return NULL;
 }
 
+/* Marks bytes of a mapping; several threads may do so at once, and the range only grows. The count comes
+   first: a reader that sees it at 0 checks no more. */
+static void mark_damaged(file_mapping *m, int64_t begin, int64_t end) {
+    int64_t first = __atomic_load_n(&m->damaged_begin, __ATOMIC_SEQ_CST);
+    int64_t last = __atomic_load_n(&m->damaged_end, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&damaged_mappings, 1, __ATOMIC_SEQ_CST);
+    while (begin < first && !__atomic_compare_exchange_n(&m->damaged_begin, &first, begin, 0,
+                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+    while (end > last && !__atomic_compare_exchange_n(&m->damaged_end, &last, end, 0,
+                                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+    if (last != 0) /* the mapping was counted before */
+        __atomic_sub_fetch(&damaged_mappings, 1, __ATOMIC_SEQ_CST);
+}
+
 static void on_sigbus(int number, siginfo_t *facts, void *context) {
     const int before = errno;
     /* Below 1 a process sent it, and there is no address. */
@@ -68,8 +86,7 @@ static void on_sigbus(int number, siginfo_t *facts, void *context) {
     if (m != NULL) {
         void *page = (void *)((uintptr_t)facts->si_addr & -(uintptr_t)page_bytes);
         /* The mark first: another thread must not read a zero without it. */
-        if (__atomic_exchange_n(&m->damaged, 1, __ATOMIC_SEQ_CST) == 0)
-            __atomic_add_fetch(&damaged_mappings, 1, __ATOMIC_SEQ_CST);
+        mark_damaged(m, (uint8_t *)page - m->base, (uint8_t *)page - m->base + page_bytes);
         if (mmap(page, (size_t)page_bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page) {
             errno = before;
@@ -166,7 +183,8 @@ static file_mapping *map_file(int fd, int64_t length, int protection) {
         errno = failed;
         return NULL;
     }
-    m->damaged = 0;
+    m->damaged_begin = INT64_MAX;
+    m->damaged_end = 0;
     __atomic_store_n(&m->length, length, __ATOMIC_RELAXED);
     __atomic_store_n(&m->base, (uint8_t *)address, __ATOMIC_RELEASE);
     return m;
@@ -177,7 +195,7 @@ static void unmap_file(file_mapping *m, int in_steps) {
     const int64_t step = in_steps ? 4 << 20 : m->length;
     uint8_t *at = m->base;
     int64_t left = m->length;
-    if (m->damaged)
+    if (m->damaged_end != 0)
         __atomic_sub_fetch(&damaged_mappings, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&m->base, NULL, __ATOMIC_RELEASE);
     for (; left > step; at += step, left -= step)
@@ -186,9 +204,18 @@ static void unmap_file(file_mapping *m, int in_steps) {
     give_mapping_back(m);
 }
 
-static inline int is_damaged(const file_mapping *m) {
+/* Reads a byte of each page of a range, so that pages that cannot be read are marked. */
+static inline void touch_pages(const uint8_t *at, int64_t length) {
+    const volatile uint8_t *page = at;
+    for (; page < at + length; page = (const uint8_t *)page_floor((int64_t)page) + page_bytes)
+        (void)*page;
+}
+
+/* Whether any byte of a range of a mapping could not be read until now. */
+static inline int is_damaged(const file_mapping *m, int64_t begin, int64_t end) {
     return __atomic_load_n(&damaged_mappings, __ATOMIC_SEQ_CST) != 0 && m != NULL
-           && __atomic_load_n(&m->damaged, __ATOMIC_SEQ_CST) != 0;
+           && begin < __atomic_load_n(&m->damaged_end, __ATOMIC_SEQ_CST)
+           && __atomic_load_n(&m->damaged_begin, __ATOMIC_SEQ_CST) < end;
 }
 
 #endif

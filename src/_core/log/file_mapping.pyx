@@ -84,13 +84,14 @@ cdef extern from "log/file_mapping.h" nogil:
     file_mapping* map_file(int fd, int64_t length, int protection)
     void unmap_file(file_mapping* m, bint in_steps)
     bint leaves_heap_space(int64_t length)
-    bint is_damaged(const file_mapping* m)
+    void touch_pages(const uint8_t* at, int64_t length)
+    bint is_damaged(const file_mapping* m, int64_t begin, int64_t end)
 
 
 cdef int raise_damaged(str path) except -1:
     """Raise for a mapping whose bytes are gone: reading them caused a SIGBUS."""
     raise errors.StoreIOError(path, "read", "it was truncated while it was mapped, or its disk cannot read "
-                              "it; check the disk, then the folder with `pyledger verify`")
+                              "it; check the disk, and restore the file from a copy")
 
 
 cdef struct Mapping:

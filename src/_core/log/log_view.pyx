@@ -8,7 +8,7 @@ from _core.posix cimport MADV_RANDOM, madvise, open_regular, page_ceiling
 from _core.dledger_layout cimport ENTRY_HEAD_BYTES, FILLER_BYTES_MIN, Entry, parse_entry
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOENT, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_RDONLY
 from posix.mman cimport PROT_READ
@@ -147,31 +147,40 @@ cdef class LogView:
                 return &self.spans[middle]
         return NULL
 
-    cdef bint intact(self, int64_t begin, int64_t end) noexcept nogil:
-        """Whether what was read in a range of the log, until now, were bytes of its files."""
+    cdef bint intact(self, int64_t begin, int64_t end, bint exact=False) noexcept nogil:
+        """Whether what was read in a range of the log, until now, were bytes of its files.
+
+        A walk also reads the record after its range, so the rest of the last file counts, unless `exact`.
+        """
         cdef int i
         if damaged_mappings == 0 and not self.has_failed:
             return True
         for i in range(self.span_count):
-            if (self.spans[i].start < end and begin < self.spans[i].start + self.file_size_bytes
-                    and (self.spans[i].failed or is_damaged(self.spans[i].mapping))):
+            if not self.span_intact(&self.spans[i], begin, end, exact):
                 return False
         return True
 
-    cdef inline int check_intact(self, int64_t begin, int64_t end) except -1:
+    cdef bint span_intact(self, const Span* span, int64_t begin, int64_t end, bint exact) noexcept nogil:
+        if span.start >= end or begin >= span.start + self.file_size_bytes:
+            return True
+        if span.cold != NULL:            # its blocks have other positions
+            return span.failed == 0 and not is_damaged(span.mapping, 0, INT64_MAX)
+        return span.failed == 0 and not is_damaged(span.mapping, begin - span.start,
+                                                   end - span.start if exact else INT64_MAX)
+
+    cdef inline int check_intact(self, int64_t begin, int64_t end, bint exact=False) except -1:
         """Raise when what was read in a range were not bytes of its files: before any of it is given away."""
-        if not self.intact(begin, end):
-            self.raise_damaged(begin, end)
+        if not self.intact(begin, end, exact):
+            self.raise_damaged(begin, end, exact)
         return 0
 
-    cdef int raise_damaged(self, int64_t begin, int64_t end) except -1:
+    cdef int raise_damaged(self, int64_t begin, int64_t end, bint exact) except -1:
         cdef int i
         for i in range(self.span_count):
-            if self.spans[i].start < end and begin < self.spans[i].start + self.file_size_bytes:
+            if not self.span_intact(&self.spans[i], begin, end, exact):
                 if self.spans[i].failed:
                     raise_errno(self.spans[i].failed, (<MappedFile>self.files[i]).path, "map")
-                if is_damaged(self.spans[i].mapping):
-                    raise_damaged((<MappedFile>self.files[i]).path)
+                raise_damaged((<MappedFile>self.files[i]).path)
         return 0
 
     cdef const uint8_t* at(self, int64_t offset, int64_t* available) noexcept nogil:
@@ -288,6 +297,12 @@ cdef class LogView:
             if file.base != NULL and file.cold == NULL and begin < file.mapped_bytes:
                 madvise(file.base + begin, <size_t>(file.mapped_bytes - begin), MADV_RANDOM)
 
+    cdef void touch(self, int64_t offset, int64_t length) noexcept nogil:
+        """Read the pages of a range of one file from disk; those of a cold segment are in memory already."""
+        cdef const Span* span = self.find(offset)
+        if span != NULL and span.base != NULL and span.cold == NULL:
+            touch_pages(span.base + (offset - span.start), length)
+
     def read(self, int64_t offset, int64_t length):
         """Copy `length` bytes at a physical offset; they must lie in one file."""
         cdef const Span* span = self.find(offset)
@@ -297,15 +312,20 @@ cdef class LogView:
         if span.cold != NULL:
             return bytes(self.view(offset, length))
         copy = PyBytes_FromStringAndSize(<const char*>span.base + position, length)
-        self.check_intact(offset, offset + length)
+        self.check_intact(offset, offset + length, True)
         return copy
 
     def view(self, int64_t offset, int64_t length):
-        """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile."""
+        """View `length` bytes at a physical offset without copying; the file stays mapped meanwhile.
+
+        Its pages are read now: a socket, for example, would send the zeroes that replace what the disk cannot
+        read.
+        """
         cdef const Span* span = self.find(offset)
         cdef int64_t position
         if span == NULL or length < 0 or length > span.readable - (offset - span.start):
             raise errors.OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         position = offset - span.start
-        self.check_intact(offset, offset + length)
+        self.touch(offset, length)
+        self.check_intact(offset, offset + length, True)
         return (<MappedFile>self.files[span - self.spans]).export_range(position, length)

@@ -9,7 +9,7 @@ from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, EIO, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from posix.fcntl cimport O_RDONLY, O_RDWR
 from posix.mman cimport PROT_READ, PROT_WRITE, munmap
 from posix.stat cimport fstat, struct_stat
@@ -318,7 +318,7 @@ cdef class MappedFile:
         """Make committed bytes durable. 0, or an errno, which stays latched. One caller at a time."""
         cdef int64_t end = load_acquire(&self.committed)
         cdef int64_t begin = page_floor(self.flushed)
-        if self.flush_errno == 0 and is_damaged(self.mapping):
+        if self.flush_errno == 0 and is_damaged(self.mapping, begin, end):
             self.flush_errno = EIO
         if self.flush_errno != 0:
             return self.flush_errno
@@ -333,7 +333,7 @@ cdef class MappedFile:
             self.unmap_full_pages(end)
             if msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
                 self.flush_errno = errno
-            elif is_damaged(self.mapping):
+            elif is_damaged(self.mapping, begin, end):
                 self.flush_errno = EIO
         if self.flush_errno == 0:
             store_release(&self.flushed, end)
@@ -379,7 +379,7 @@ cdef class MappedFile:
         finally:
             self.range_only = False
         load_cold(self, position, position + length)
-        self.check_intact()
+        self.check_intact(position, position + length)
         return whole[position:position + length]
 
     def read(self, int64_t position, int64_t length):
@@ -393,16 +393,21 @@ cdef class MappedFile:
         if self.cold != NULL:
             return bytes(self.export_range(position, length))
         copy = PyBytes_FromStringAndSize(<char*>self.base + position, length)
-        self.check_intact()
+        self.check_intact(position, position + length)
         return copy
 
-    cdef inline bint intact(self) noexcept nogil:
-        """Whether all that was read through the mapping were bytes of the file."""
-        return not is_damaged(self.mapping if self.cold == NULL else self.cold.mapping)
+    cdef inline bint intact(self, int64_t begin=0, int64_t end=INT64_MAX) noexcept nogil:
+        """Whether all that was read or written in a range of the file (bytes) were bytes of the file.
 
-    cdef inline int check_intact(self) except -1:
-        """Raise when bytes that were read or written through the mapping are not the file's."""
-        if not self.intact():
+        Of a cold segment the answer is for all of it, as its blocks have other positions.
+        """
+        if self.cold != NULL:
+            return not is_damaged(self.cold.mapping, 0, INT64_MAX)
+        return not is_damaged(self.mapping, begin, end)
+
+    cdef inline int check_intact(self, int64_t begin=0, int64_t end=INT64_MAX) except -1:
+        """Raise when bytes that were read or written in a range are not the file's."""
+        if not self.intact(begin, end):
             raise_damaged(self.path)
         return 0
 

@@ -193,7 +193,8 @@ cdef class StoredMessage:
 
     cdef object sound(self, value):
         """A value that was read from the record, unless its bytes are gone."""
-        self.view.check_intact(self.physical_offset, self.physical_offset + self.record.size_bytes)
+        cdef int64_t end = self.physical_offset + self.record.size_bytes
+        self.view.check_intact(self.physical_offset, end, True)
         return value
 
     @property

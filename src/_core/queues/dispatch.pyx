@@ -388,7 +388,7 @@ cdef class Dispatcher:
         if status == WALK_NO_MEMORY:
             raise MemoryError()
         if status == WALK_DAMAGED:
-            view.check_intact(self.parsed_where, view.end_offset)
+            view.check_intact(self.where, view.end_offset)
         if status == WALK_CORRUPT or status == WALK_DAMAGED:
             raise_corrupt(view, self.parsed_where, "there is no record")
         try:

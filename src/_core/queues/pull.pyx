@@ -79,6 +79,15 @@ cdef class RecordRanges:
         cdef int i
         return [(self.starts[i], self.lengths[i]) for i in range(self.count)]
 
+    cdef void load(self, int64_t resident_bytes) noexcept:
+        """Read records that may be on disk only without the interpreter lock; `LogView.view` reads others."""
+        cdef int i
+        if self.count == 0 or self.log.end_offset - self.starts[0] <= resident_bytes:
+            return
+        with nogil:
+            for i in range(self.count):
+                self.log.touch(self.starts[i], self.lengths[i])
+
     cdef int add(self, int64_t start, int64_t length, int64_t file_size) noexcept:
         cdef int last = self.count - 1
         self.size_bytes += length
@@ -148,14 +157,18 @@ cdef class _PullWalk:
         """Collect the record that a unit names, unless it is gone or only its tags code matches."""
         cdef Record record
         cdef int64_t available = 0
+        cdef int status
         if self.ranges is not None:
             if self.log.at(physical_offset, &available) == NULL or size_bytes > available:
                 self.status = PULL_MESSAGE_WAS_REMOVING if self.records == 0 else self.status
                 return 0
             self.ranges.add(physical_offset, size_bytes, self.log.file_size_bytes)
         else:
-            if self.log.parse(physical_offset, &record) != PARSED_RECORD or check_record(
-                    &record, physical_offset, CHECK_POSITION) != PARSED_RECORD:
+            status = self.log.parse(physical_offset, &record)
+            if status == PARSED_RECORD:
+                status = check_record(&record, physical_offset, CHECK_POSITION)
+            self.log.check_intact(physical_offset, physical_offset + max(size_bytes, 1), True)
+            if status != PARSED_RECORD:
                 self.status = PULL_MESSAGE_WAS_REMOVING if self.records == 0 else self.status
                 return 0
             if self.code_count and not has_tag(&record, self.tags):
@@ -200,7 +213,8 @@ cdef class _PullWalk:
             unit += unit_bytes
             scanned_max -= 1
         queue.check_intact()
-        self.log.check_intact(self.log.start_offset, self.log.end_offset)
+        if self.ranges is not None:
+            self.ranges.load(limits.resident_bytes)
         return next_offset
 
     cdef int64_t read(self, UnitQueue queue, PullLimits limits, int64_t queue_offset) except -1:

@@ -60,7 +60,7 @@ cdef class PullBatch:
                 if records == NULL:
                     raise errors.OffsetOutOfRangeError(ranges.starts[j], ranges.log.start_offset,
                                                        ranges.log.end_offset)
-                ranges.log.check_intact(ranges.starts[j], ranges.starts[j] + ranges.lengths[j])
+                ranges.log.check_intact(ranges.starts[j], ranges.starts[j] + ranges.lengths[j], True)
                 to += ranges.lengths[j]
         ASSERT(to == <uint8_t*>PyBytes_AS_STRING(whole) + self.total_bytes)
         self.heads = self.ranges = None

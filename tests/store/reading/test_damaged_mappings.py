@@ -201,3 +201,25 @@ def test_pyarrow_batches_hold_no_mapped_bytes(folder: Path) -> None:
         cut(folder)
         assert table.column("body").to_pylist() == bodies
         assert bodies[399] == b"399" * 300
+
+
+def test_a_pull_gives_no_zeroes_and_other_pulls_go_on(tmp_path: Path) -> None:
+    """A view that is sent, or joined with others, would pass the zeroes on."""
+    with StoreEngine.open(tmp_path / "store", mapped_file_size_bytes=FILE_BYTES) as store:
+        for number in range(400):
+            store.put(Message(f"t{number % 2}", b"%d" % number * 300))
+        assert store.get("t1", 0, 199).messages  # the queues have all units
+        first = min((tmp_path / "store" / "commitlog").iterdir())
+        os.truncate(first, 8192)
+        limits = {"max_count": 1, "max_bytes": 1 << 20, "tags": None}
+        for _ in range(2):
+            assert bytes(store.get_ranges("t0", 0, 0, **limits).ranges[0])  # of a page that is still there
+            ranges = store.get_ranges("t0", 0, 40, **limits).ranges
+            with pytest.raises(StoreIOError, match=str(first)):
+                ranges[0]
+            with pytest.raises(StoreIOError, match=str(first)):
+                store.get("t1", 0, 40).messages  # noqa: B018 - raises
+            assert store.get("t1", 0, 0, max_count=1).messages[0].body == b"1" * 300
+            assert store.get("t1", 0, 190).messages[0].body == b"381" * 300
+        assert store.put(Message("t1", b"last")).queue_offset == 200
+        assert store.get("t1", 0, 200).messages[0].body == b"last"
