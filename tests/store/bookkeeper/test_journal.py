@@ -28,8 +28,10 @@ from pyledger.protocol.bookkeeper.bookie import (
     LedgerAtBookie,
     Record,
 )
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import BookiePaths
-from pyledger.store.bookkeeper.journal import Journal
+from pyledger.store.bookkeeper.index import written_slots
+from pyledger.store.bookkeeper.journal import Journal, replayed_records
 from pyledger.store.bookkeeper.store import BookieStore
 from pyledger.wire.bookkeeper.journal import (
     HEADER_BYTES,
@@ -273,3 +275,33 @@ def test_a_damaged_entry_log_hides_no_other_ledger(tmp_path: Path, damage: str) 
             store.get(lost, 0)
     finally:
         store.close()
+
+
+def test_a_journal_that_the_disk_cannot_read_is_not_one_that_ends(tmp_path: Path) -> None:
+    """Its mapping gives zeroes, as after the last batch of a killed bookie."""
+    path, maps = tmp_path / "5.txn", FileMaps()
+    written(path, [[EntryRecord(1, entry_id, entry_of(1, entry_id, bytes(5000)))] for entry_id in range(4)])
+    with maps.reading(str(path)):
+        os.truncate(path, 4096)
+    replayed = replayed_records({NUMBER: str(path)}, (0, 0), maps)
+    with pytest.raises(StoreIOError, match=f"cannot read {path}"):
+        list(replayed)
+
+
+def test_an_entry_that_the_disk_cannot_read_is_an_error_and_the_others_are_there(tmp_path: Path) -> None:
+    """Such a file ended the process with a SIGBUS."""
+    store = BookieStore.open(BookiePaths.below(tmp_path), BookieConfig(), SystemClock())
+    store.ledgers[1] = LedgerAtBookie(KEY)
+    for entry_id in range(4):
+        store.put(1, entry_id, entry_of(1, entry_id, b"x" * 5000))
+    store.changed.add(1)
+    store.close()
+    log = tmp_path / "ledgers" / "current" / "0.log"
+    maps, slots = FileMaps(), dict(written_slots(str(tmp_path / "ledgers/current/0/1/1.idx")))
+    with maps.reading(str(log)):
+        os.truncate(log, 8192)
+    first, last = (slots[entry_id] & 0xFFFFFFFF for entry_id in (0, 3))
+    for _ in range(2):
+        assert bytes(maps.entry(str(log), first, 1, 0)) == entry_of(1, 0, b"x" * 5000)
+        with pytest.raises(StoreIOError, match=f"cannot read {log}"):
+            maps.entry(str(log), last, 1, 3)

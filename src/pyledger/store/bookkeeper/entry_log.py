@@ -19,13 +19,12 @@ from pyledger.atomic_file import flush_folder
 from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import entry_log_files
-from pyledger.store.bookkeeper.reader import FileMaps
 from pyledger.store.files.disk_error import NO_ROOM, disk_error
 from pyledger.wire.bookkeeper.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,
-    entry_at,
     ledgers_map,
     log_header,
     logged_entries,
@@ -186,14 +185,17 @@ class EntryLogs:
             wanted: The entries and their locations.
 
         Raises:
-            LedgerFileError: An entry is not at its location.
-            StoreIOError: An I/O error occurred.
+            LedgerFileError: An entry is not at its location, or cannot be read.
         """
         path = self._path(number)
-        data = FileMaps().map(path)
+        maps = FileMaps()
         for one in wanted:
             position = one.location & 0xFFFFFFFF
-            yield one, bytes(entry_at(path, data, position, one.ledger_id, one.entry_id))
+            try:
+                entry = bytes(maps.entry(path, position, one.ledger_id, one.entry_id))
+            except StoreIOError as error:  # of this log alone: the bookie serves the others
+                raise LedgerFileError(path, position, str(error)) from error
+            yield one, entry
 
     def locations(
         self, ledger_ids: Collection[int], known: Collection[int]
@@ -215,8 +217,8 @@ class EntryLogs:
             if not any(ledger_id in sizes for ledger_id in ledger_ids):
                 continue
             path = self._path(number)
-            with suppress(LedgerFileError):
-                for one in logged_entries(path, FileMaps().map(path)):
+            with suppress(LedgerFileError), FileMaps().reading(path) as data:
+                for one in logged_entries(path, data):
                     if one.ledger_id in ledger_ids:
                         location = number << 32 | one.position
                         found.setdefault(one.ledger_id, {})[one.entry_id] = location
@@ -373,15 +375,15 @@ class EntryLogs:
 
 def _sizes_in(path: str, known: Iterable[int]) -> dict[int, int]:
     """Bytes of each ledger's entries in a closed log."""
-    data = FileMaps().map(path)
     sizes: Counter[int] = Counter()
     try:
-        mapped = ledgers_map(path, data)
-        # Entries of a ledger that the map omits would be deleted: the map has to account for every byte.
-        if mapped is not None and LOG_HEADER_BYTES + sum(mapped.values()) == map_position(data):
-            return mapped
-        for one in logged_entries(path, data):
-            sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
+        with FileMaps().reading(path) as data:
+            mapped = ledgers_map(path, data)
+            # Entries of a ledger that the map omits would be deleted: the map has to account for every byte.
+            if mapped is not None and LOG_HEADER_BYTES + sum(mapped.values()) == map_position(data):
+                return mapped
+            for one in logged_entries(path, data):
+                sizes[one.ledger_id] += SIZE_BYTES + len(one.entry)
     except LedgerFileError:
         sizes.update(dict.fromkeys(known, 0))
     return dict(sizes)

@@ -17,6 +17,7 @@ from pyledger.clock import Clock
 from pyledger.config.bookie import BookieConfig
 from pyledger.errors import LedgerFileError
 from pyledger.log_events import event, logger
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import journal_files
 from pyledger.store.files.disk_error import disk_error
 from pyledger.wire.bookkeeper.journal import (
@@ -30,35 +31,34 @@ from pyledger.wire.bookkeeper.journal import (
 
 log = logger("store")
 
-Map = Callable[[str], memoryview]
-
 
 def replayed_records(
-    files: Mapping[int, str], mark: tuple[int, int], map_file: Map
+    files: Mapping[int, str], mark: tuple[int, int], maps: FileMaps
 ) -> Iterator[tuple[str, JournalRecord]]:
     """Yield the records after the mark, with their files: a start replays them.
 
     Args:
         files: Journal files by number.
         mark: File and position (bytes) before which nothing is needed.
-        map_file: Returns the bytes of a file.
+        maps: Maps the files.
 
     Raises:
         LedgerFileError: A record is damaged, or a batch that is not the last; or the file ends before the
             mark.
+        StoreIOError: An I/O error occurred. It may come after records of the file.
     """
     first, position = mark
     for number, path in sorted(files.items()):
         if number < first:
             continue
-        data = map_file(path)
-        if number == first and len(data) < position:
-            problem = f"the file ends here, before byte {position}, where the last mark is"
-            raise LedgerFileError(path, len(data), problem)
-        start = start_of(path, data)
-        start = max(start, position) if number == first else start
-        for one in records(path, data[: whole_end(path, number, data, start)], start):
-            yield path, one
+        with maps.reading(path) as data:
+            if number == first and len(data) < position:
+                problem = f"the file ends here, before byte {position}, where the last mark is"
+                raise LedgerFileError(path, len(data), problem)
+            start = start_of(path, data)
+            start = max(start, position) if number == first else start
+            for one in records(path, data[: whole_end(path, number, data, start)], start):
+                yield path, one
 
 
 def require_marked_file(files: Mapping[int, str], mark: tuple[int, int], folder: str) -> None:

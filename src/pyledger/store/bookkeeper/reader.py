@@ -7,19 +7,18 @@ ledgers that are not collected yet.
 Source: BookKeeper bookie/BookieImpl.java (readJournal), InterleavedLedgerStorage.java.
 """
 
-import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from pyledger.errors import LedgerFileError, StoreIOError
+from pyledger.errors import LedgerFileError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord, FenceRecord, KeyRecord, LacRecord
-from pyledger.regular_file import open_regular
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import BookieFolder, read_bookie_folder
 from pyledger.store.bookkeeper.index import written_slots
 from pyledger.store.bookkeeper.journal import replayed_records
-from pyledger.wire.bookkeeper.entry_log import decode_index, entry_at, logged_entries
+from pyledger.wire.bookkeeper.entry_log import decode_index, logged_entries
 from pyledger.wire.bookkeeper.journal import JournalRecord
 
 LENGTH_BYTES = 4
@@ -45,30 +44,6 @@ class HeldLedger:
     packet: bytes | None = None
 
 
-class FileMaps:
-    """Files mapped for reading, each once."""
-
-    def __init__(self) -> None:
-        """No file yet."""
-        self._maps: dict[str, memoryview] = {}
-
-    def map(self, path: str) -> memoryview:
-        """Return the bytes of a file; an empty file is never mapped.
-
-        Raises:
-            StoreIOError: An I/O error occurred.
-        """
-        if path not in self._maps:
-            try:
-                with open(path, "rb", opener=open_regular) as file:
-                    empty = os.fstat(file.fileno()).st_size == 0
-                    mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except OSError as error:
-                raise StoreIOError(path, "read", error.strerror or str(error)) from error
-            self._maps[path] = memoryview(mapped)
-        return self._maps[path]
-
-
 class BookieReader:
     """A bookie's folders, opened for reading.
 
@@ -90,7 +65,8 @@ class BookieReader:
         # Entries that a start would replay from the journal, by ledger and entry.
         self._replayed: dict[int, dict[int, HeldEntry]] = {}
         for ledger_id, path in folder.indexes.items():
-            index = decode_index(path, self._files.map(path))
+            with self._files.reading(path) as data:
+                index = decode_index(path, data)
             self.ledgers[ledger_id] = HeldLedger(index.master_key, index.fenced, index.packet)
         for path, one in self.journal_records():
             self._replay(path, one)
@@ -126,7 +102,7 @@ class BookieReader:
             LedgerFileError: A record is damaged.
         """
         for journal in self.folder.journals:
-            yield from replayed_records(journal.files, journal.mark, self._files.map)
+            yield from replayed_records(journal.files, journal.mark, self._files)
 
     def _replay(self, path: str, one: JournalRecord) -> None:
         record = one.record
@@ -151,14 +127,17 @@ class BookieReader:
                 log, position = location >> 32, location & 0xFFFFFFFF
                 if (path := self.folder.entry_logs.get(log)) is None:
                     raise LedgerFileError(where, 8 * entry_id, f"entry log {log:x} is missing")
-                entry = entry_at(path, self._files.map(path), position, ledger_id, entry_id)
+                entry = self._files.entry(path, position, ledger_id, entry_id)
                 entries[entry_id] = HeldEntry(ledger_id, entry_id, path, position, entry)
             yield ledger_id, entries
 
     def _walked_entries(self) -> Iterator[tuple[int, dict[int, HeldEntry]]]:
         found: dict[int, dict[int, HeldEntry]] = {}
         for path in self.folder.entry_logs.values():
-            for one in logged_entries(path, self._files.map(path)):
-                held = HeldEntry(one.ledger_id, one.entry_id, path, one.position, one.entry)
-                found.setdefault(one.ledger_id, {})[one.entry_id] = held
+            with self._files.reading(path) as data:
+                places = [(one.ledger_id, one.entry_id, one.position) for one in logged_entries(path, data)]
+            for ledger_id, entry_id, position in places:
+                entry = self._files.entry(path, position, ledger_id, entry_id)
+                held = HeldEntry(ledger_id, entry_id, path, position, entry)
+                found.setdefault(ledger_id, {})[entry_id] = held
         yield from found.items()

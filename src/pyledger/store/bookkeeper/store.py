@@ -24,11 +24,11 @@ from pyledger.protocol.bookkeeper.bookie import BookieRules, LedgerAtBookie
 from pyledger.store.bookkeeper.compaction import compaction, logs_worth_compacting
 from pyledger.store.bookkeeper.disks import LedgerDisks
 from pyledger.store.bookkeeper.entry_log import SIZE_BYTES, EntryLogs
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import CURRENT, BookiePaths, journal_files, mark_name, read_mark
 from pyledger.store.bookkeeper.index import ENTRY_ID_MAX, SLOTS_READ, STEP_MAX, IndexFiles, LedgerHeader
 from pyledger.store.bookkeeper.journal import Journals, replayed_records, require_marked_file
 from pyledger.store.bookkeeper.ledger_list import LedgerList
-from pyledger.store.bookkeeper.reader import FileMaps
 from pyledger.store.bookkeeper.rebuild import IndexRecovery
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.lock import StoreLock
@@ -379,7 +379,7 @@ class BookieStore:
         files = journal_files(folder)
         require_marked_file(files, mark, folder)
         rules = BookieRules(self, self.ledgers)
-        for _, one in replayed_records(files, mark, FileMaps().map):
+        for _, one in replayed_records(files, mark, FileMaps()):
             rules.replay(one.record)
             self.changed.add(one.record.ledger_id)
             if self.cached_bytes > self.config.write_cache_bytes:

@@ -12,20 +12,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
-from pyledger.errors import LedgerFileError
+from pyledger.errors import LedgerFileError, StoreIOError
 from pyledger.protocol.bookkeeper.bookie import EntryRecord
 from pyledger.protocol.bookkeeper.entry import DigestType
+from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import BookieFolder, read_bookie_folder
 from pyledger.store.bookkeeper.index import EMPTY, SLOT_BYTES, Filled, written_slots
 from pyledger.store.bookkeeper.journal import replayed_records
 from pyledger.store.bookkeeper.ledger_list import read_list
-from pyledger.store.bookkeeper.reader import FileMaps
 from pyledger.store.files.finding import Finding, Severity
 from pyledger.wire.bookkeeper.entry import digest_found
 from pyledger.wire.bookkeeper.entry_log import (
     INDEX_HEADER_BYTES,
     decode_index,
-    entry_at,
     ledgers_map,
     logged_entries,
 )
@@ -75,28 +74,34 @@ class BookieCheck:
         yield from self._wrong_digests()
 
     def _journal(self, number: int, path: str) -> Iterator[Finding]:
-        data = self._files.map(path)
         try:
-            start = start_of(path, data)
-            for one in records(path, data[: whole_end(path, number, data, start)], start):
-                if isinstance(one.record, EntryRecord):
-                    self._check_digest(
-                        one.record.ledger_id, one.record.entry_id, path, one.position, one.record.entry
-                    )
+            with self._files.reading(path) as data:
+                start = start_of(path, data)
+                for one in records(path, data[: whole_end(path, number, data, start)], start):
+                    if isinstance(one.record, EntryRecord):
+                        self._check_digest(
+                            one.record.ledger_id, one.record.entry_id, path, one.position, one.record.entry
+                        )
         except LedgerFileError as error:
             yield Finding("bookie-journal", path, error.position, error.problem)
+        except StoreIOError as error:
+            yield Finding("bookie-journal", path, None, str(error))
 
     def _entry_log(self, path: str) -> Iterator[Finding]:
-        data, sizes = self._files.map(path), Counter[int]()
+        sizes = Counter[int]()
         try:
-            mapped = ledgers_map(path, data)
-            for one in logged_entries(path, data):
-                sizes[one.ledger_id] += len(one.entry) + 4
-                self._check_digest(one.ledger_id, one.entry_id, path, one.position, one.entry)
-                if not self._is_named(one.ledger_id, one.entry_id):
-                    self._unnamed.setdefault(one.ledger_id, set()).add(one.entry_id)
+            with self._files.reading(path) as data:
+                mapped = ledgers_map(path, data)
+                for one in logged_entries(path, data):
+                    sizes[one.ledger_id] += len(one.entry) + 4
+                    self._check_digest(one.ledger_id, one.entry_id, path, one.position, one.entry)
+                    if not self._is_named(one.ledger_id, one.entry_id):
+                        self._unnamed.setdefault(one.ledger_id, set()).add(one.entry_id)
         except LedgerFileError as error:
             yield Finding("bookie-log", path, error.position, error.problem)
+            return
+        except StoreIOError as error:
+            yield Finding("bookie-log", path, None, str(error))
             return
         if mapped is not None and mapped != sizes:
             wrong = sorted(ledger for ledger in {*mapped, *sizes} if mapped.get(ledger) != sizes[ledger])
@@ -104,34 +109,40 @@ class BookieCheck:
 
     def _index(self, ledger_id: int, path: str) -> Iterator[Finding]:
         try:
-            decode_index(path, self._files.map(path))
+            with self._files.reading(path) as data:
+                decode_index(path, data)
+            slots = list(written_slots(path))
         except LedgerFileError as error:
             yield Finding("bookie-index", path, error.position, error.problem)
             return
-        for entry_id, location in written_slots(path):
+        except StoreIOError as error:
+            yield Finding("bookie-index", path, None, str(error))
+            return
+        for entry_id, location in slots:
             self._filled[ledger_id] = Filled(entry_id, self._filled.get(ledger_id, EMPTY).entries + 1)
             log, position = location >> 32, location & 0xFFFFFFFF
             if (log_path := self.folder.entry_logs.get(log)) is None:
                 yield Finding("bookie-index", path, entry_id, f"entry {entry_id}: no entry log {log:x}")
                 continue
             try:
-                entry_at(log_path, self._files.map(log_path), position, ledger_id, entry_id)
-            except LedgerFileError as error:
+                self._files.entry(log_path, position, ledger_id, entry_id)
+            except (LedgerFileError, StoreIOError) as error:
                 yield Finding("bookie-index", path, entry_id, str(error))
 
     def _is_named(self, ledger_id: int, entry_id: int) -> bool:
         if (path := self.folder.indexes.get(ledger_id)) is None:
             return False
         at = INDEX_HEADER_BYTES + SLOT_BYTES * entry_id
-        return any(self._files.map(path)[at : at + SLOT_BYTES])
+        with self._files.reading(path) as data:
+            return any(data[at : at + SLOT_BYTES])
 
     @cached_property
     def _replayed(self) -> dict[int, set[int]]:
         """Entries that a start replays from the journal."""
         found: dict[int, set[int]] = {}
-        with suppress(LedgerFileError):  # `_journal` reports it
+        with suppress(LedgerFileError, StoreIOError):  # `_journal` reports it
             for journal in self.folder.journals:
-                for _, one in replayed_records(journal.files, journal.mark, self._files.map):
+                for _, one in replayed_records(journal.files, journal.mark, self._files):
                     if isinstance(one.record, EntryRecord):
                         found.setdefault(one.record.ledger_id, set()).add(one.record.entry_id)
         return found
