@@ -153,16 +153,16 @@ async def read_queues(
                     break
             return False
 
-        waiting = {asyncio.ensure_future(read(queue)) for queue in await consumer.queues(topic)}
+        tasks = {asyncio.ensure_future(read(queue)) for queue in await consumer.queues(topic)}
+        waiting, enough = tasks, False
         try:
-            enough = False
             while waiting and not enough:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 enough = any(task.result() for task in done)
         finally:
             for task in waiting:
                 task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed at once
 
 
 async def poll_group(
