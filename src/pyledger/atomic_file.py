@@ -20,10 +20,17 @@ def backup_of(path: Path) -> Path:
 
 
 def flush_folder(folder: Path | str) -> None:
-    """Make names in a folder durable."""
+    """Make names in a folder durable.
+
+    Raises:
+        OSError: A system call failed; it names the folder.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        error.filename = os.fspath(folder)
+        raise
     finally:
         os.close(handle)
 

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { MSYNC, FDATASYNC, FSYNC, FALLOCATE, FTRUNCATE, PWRITE, OPEN, UNLINK };
+enum { MSYNC, FDATASYNC, FSYNC, FALLOCATE, FTRUNCATE, PWRITE, OPEN, UNLINK, RENAME, MKDIR };
 
 static volatile int64_t *control;
 
@@ -67,6 +67,16 @@ int fdatasync(int fd) {
 int fsync(int fd) {
     static int (*next)(int);
     FAIL_OR(FSYNC, if (!next) next = dlsym(RTLD_NEXT, "fsync"); return next(fd);)
+}
+
+int rename(const char *from, const char *to) {
+    static int (*next)(const char *, const char *);
+    FAIL_OR(RENAME, if (!next) next = dlsym(RTLD_NEXT, "rename"); return next(from, to);)
+}
+
+int mkdir(const char *path, mode_t mode) {
+    static int (*next)(const char *, mode_t);
+    FAIL_OR(MKDIR, if (!next) next = dlsym(RTLD_NEXT, "mkdir"); return next(path, mode);)
 }
 
 int posix_fallocate(int fd, off_t offset, off_t length) {

@@ -31,6 +31,8 @@ class Call(IntEnum):
     PWRITE = 5
     OPEN = 6
     UNLINK = 7
+    RENAME = 8
+    MKDIR = 9
 
 
 def compiler() -> str | None:

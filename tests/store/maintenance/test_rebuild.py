@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyledger.errors import StoreLockedError
+from pyledger.errors import StoreIOError, StoreLockedError
 from pyledger.store.files import rebuild_commit as module
 from pyledger.store.files.lock import StoreLock
 from pyledger.store.maintenance.rebuild import rebuild
@@ -95,7 +95,7 @@ def test_rebuild_interrupted_at_any_rename_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(module.os, "rename", fail_at)
         if failing < 4:
-            with pytest.raises(OSError, match="cut off"):
+            with pytest.raises(StoreIOError, match="cut off"):
                 rebuild(store)
         else:
             rebuild(store)

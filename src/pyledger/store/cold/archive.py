@@ -18,6 +18,7 @@ from pyledger.errors import StoreFormatError, StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.cold.segment_writer import BLOCK_BYTES, write_segment
 from pyledger.store.files.archive_leftovers import UNFINISHED_SUFFIX, remove_leftovers
+from pyledger.store.files.disk_error import disk_errors
 from pyledger.store.files.folder import StoreFile, read_folder
 from pyledger.store.files.lock import lock_store
 from pyledger.store.queues.units import same_bytes
@@ -78,7 +79,7 @@ def archive(
                 file.path, file.path + COLD_SUFFIX, file.start_offset, file.size_bytes, 0, last_ms
             )
         return
-    with lock_store(root):
+    with lock_store(root), disk_errors(root, "archive"):
         remove_leftovers(root)
         for file, last_ms in _old_files(root, older_than_ms):
             target = file.path + COLD_SUFFIX
@@ -115,7 +116,7 @@ def unarchive(
             yield _restored(file)
         return
     done = 0
-    with lock_store(root):
+    with lock_store(root), disk_errors(root, "restore"):
         remove_leftovers(root)
         for file in reversed(read_folder(root).log_files):
             if not file.is_cold:
@@ -186,19 +187,20 @@ def _replacing(path: str, unfinished: str, target: str) -> Iterator[MappedFile]:
     """
     source = MappedFile.open(path)
     try:
-        yield source
+        try:
+            yield source
+        finally:
+            source.close()
+        os.rename(unfinished, target)
+        flush_folder(Path(target).parent)
+        os.unlink(path)
+        flush_folder(Path(target).parent)
     except OSError as error:
         _unlink(unfinished)
         raise StoreIOError(target, "write", error.strerror or str(error)) from error
     except BaseException:
         _unlink(unfinished)
         raise
-    finally:
-        source.close()
-    os.rename(unfinished, target)
-    flush_folder(Path(target).parent)
-    os.unlink(path)
-    flush_folder(Path(target).parent)
 
 
 def _restored(file: StoreFile) -> ArchivedFile:

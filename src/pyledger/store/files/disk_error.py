@@ -1,7 +1,9 @@
 """Errors of the operating system about files and folders, as errors of the store."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 
 from pyledger.errors import StoreFullError, StoreIOError
 
@@ -13,3 +15,12 @@ def disk_error(path: str | os.PathLike[str], doing: str, error: OSError) -> Stor
     if error.errno in NO_ROOM:
         return StoreFullError(os.fspath(path), doing)
     return StoreIOError(os.fspath(path), doing, error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def disk_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
+    """Convert each `OSError` of a block; `path` is named by those that name no file."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error.filename or path, doing, error) from error

@@ -18,6 +18,7 @@ from pyledger._core import (
     find_next_record,
 )
 from pyledger.errors import CorruptRecordError
+from pyledger.store.files.disk_error import disk_errors
 from pyledger.store.files.folder import (
     BATCH_QUEUE_FOLDER,
     DERIVED_FOLDERS,
@@ -57,12 +58,13 @@ def rebuild(path: str | os.PathLike[str], *, progress: Callable[[int], None] | N
     Raises:
         StoreLockedError: another process has the store open for writing.
         StoreFullError: the disk is full. The old files are unchanged.
+        StoreIOError: a system call failed. The old files are unchanged, or the new ones are in place.
         CorruptRecordError: the end of the log is missing, and only the queues show it.
 
     Durability: on return the new files are in place and survive a power failure.
     """
     root = os.fspath(path)
-    with lock_store(root):
+    with lock_store(root), disk_errors(root, "rebuild"):
         return rebuild_locked(root, progress)
 
 

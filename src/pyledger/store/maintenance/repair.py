@@ -10,6 +10,7 @@ before it. If the end of the log is missing, queues and index stay, because they
 they are rebuilt without it.
 """
 
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from typing import Literal
 
 from pyledger.atomic_file import flush_folder
 from pyledger.clock import SystemClock
-from pyledger.errors import StoreFormatError, StoreIOError
+from pyledger.errors import StoreFormatError
 from pyledger.regular_file import open_regular
 from pyledger.store.files import checkpoint
 from pyledger.store.files.archive_leftovers import remove_leftovers
 from pyledger.store.files.checkpoint import StoreCheckpoint
+from pyledger.store.files.disk_error import disk_error, disk_errors
 from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import (
     CHECKPOINT_FILE,
@@ -92,19 +94,21 @@ def repair(
     Raises:
         StoreLockedError: another process has the store open for writing.
         StoreIOError: a system call failed. The steps before it are complete; repair again.
+        StoreFullError: the same, as the disk is full.
 
     Durability: removed bytes are on disk in the side folder before the log is changed.
     """
     root = os.fspath(path)
     if dry_run:
-        return RepairReport(tuple(_plan(root, file_size_bytes, truncate_at_damage)), None)
-    with lock_store(root):
+        with disk_errors(root, "check"):
+            return RepairReport(tuple(_plan(root, file_size_bytes, truncate_at_damage)), None)
+    with lock_store(root), disk_errors(root, "repair"):
         undo_rebuild(root)
         remove_leftovers(root)
         steps = _plan(root, file_size_bytes, truncate_at_damage)
         side = None
         if any(step.action == "truncate" for step in steps):
-            side = os.path.join(root, REPAIR_PREFIX + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+            side = new_side_folder(root)
         for step in steps:
             _perform(root, step, side)
     return RepairReport(tuple(steps), side)
@@ -217,7 +221,14 @@ def _perform(root: str, step: RepairStep, side: str | None) -> None:
                 if job.path == step.file and job.state == "abandoned":
                     remove(job)
     except OSError as error:
-        raise StoreIOError(step.file, step.action, error.strerror or str(error)) from error
+        raise disk_error(step.file, step.action, error) from error
+
+
+def new_side_folder(root: str) -> str:
+    """Return a name for a side folder that is free: an attempt a moment ago may have left one."""
+    stem = os.path.join(root, REPAIR_PREFIX + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+    names = (stem if attempt == 1 else f"{stem}-{attempt}" for attempt in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def save_and_zero(step: RepairStep, side: str) -> None:

@@ -5,14 +5,13 @@ index and checkpoint.
 """
 
 import os
-import time
 
-from pyledger.errors import StoreIOError
 from pyledger.store.files import checkpoint
 from pyledger.store.files.checkpoint import StoreCheckpoint
-from pyledger.store.files.folder import CHECKPOINT_FILE, REPAIR_PREFIX, read_folder
+from pyledger.store.files.disk_error import disk_errors
+from pyledger.store.files.folder import CHECKPOINT_FILE, read_folder
 from pyledger.store.files.lock import lock_store
-from pyledger.store.maintenance.repair import save_and_zero, truncate_steps
+from pyledger.store.maintenance.repair import new_side_folder, save_and_zero, truncate_steps
 from pyledger.store.messages.opening import write_abort
 
 
@@ -33,17 +32,15 @@ def truncate_log(path: str | os.PathLike[str], offset: int) -> str | None:
     Durability: removed bytes are on disk in the side folder before the log is changed.
     """
     root = os.fspath(path)
-    with lock_store(root):
+    with lock_store(root), disk_errors(root, "truncate"):
         steps = truncate_steps(read_folder(root), offset)
         if not steps:
             return None
-        side = os.path.join(root, REPAIR_PREFIX + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+        side = new_side_folder(root)
         # The checkpoint covers removed records: let the next opening check the whole log.
         write_abort(root)
         checkpoint.write(os.path.join(root, CHECKPOINT_FILE), StoreCheckpoint())
         for step in steps:
-            try:
+            with disk_errors(step.file, step.action):
                 save_and_zero(step, side)
-            except OSError as error:
-                raise StoreIOError(step.file, step.action, error.strerror or str(error)) from error
     return side

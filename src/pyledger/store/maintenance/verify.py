@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pyledger._core import LogView
 from pyledger.clock import SystemClock
 from pyledger.store.dledger.folder import committed_end, read_dledger_folder
+from pyledger.store.files.disk_error import disk_errors
 from pyledger.store.files.finding import Finding
 from pyledger.store.files.folder import ABORT_FILE, CHECKPOINT_FILE
 from pyledger.store.files.staged_rows import find_staged
@@ -37,11 +38,12 @@ def verify(
     Raises:
         StoreNotFoundError: the folder is not a store.
         StoreFormatError: the format of the log is not supported.
+        StoreIOError: a file cannot be read.
 
     Cost: the log is read once and scanned three times; memory for the units and keys of one log file.
     """
     advance = progress or _ignore
-    with StoreReader.open(path, on_corrupt="skip") as reader:
+    with disk_errors(path, "check"), StoreReader.open(path, on_corrupt="skip") as reader:
         yield from _check_folder(reader)
         yield from check_file_sizes(reader.layout)
         derived_from = _indexed_view(reader)
