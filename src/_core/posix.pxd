@@ -1,32 +1,24 @@
-# Declarations missing in Cython's posix.* and libc.*: allocation, paging advice, C11 ordering.
-from libc.stdint cimport int64_t
+# Declarations missing in Cython's posix.* and libc.*, the same on every system; platform.pxd has the others.
+from libc.stdint cimport int64_t, uint32_t
 from posix.types cimport off_t
 
-cdef extern from "fcntl.h" nogil:
-    int posix_fallocate(int fd, off_t offset, off_t length)
-    int fallocate(int fd, int mode, off_t offset, off_t length)
-    int sync_file_range(int fd, off_t offset, off_t nbytes, unsigned int flags)
-    enum: FALLOC_FL_KEEP_SIZE
-    enum: SYNC_FILE_RANGE_WRITE
-    enum: O_TMPFILE
-    enum: AT_FDCWD
-    enum: AT_SYMLINK_FOLLOW
-
 cdef extern from "unistd.h" nogil:
-    int fdatasync(int fd)
-    int syncfs(int fd)
-    int fsync(int fd)
     int unlink(const char* path)
-    int linkat(int from_folder, const char* path, int to_folder, const char* name, int flags)
-    off_t lseek(int fd, off_t offset, int whence)
-    enum: SEEK_DATA
-    enum: SEEK_HOLE
 
 cdef extern from "sys/uio.h" nogil:
     struct iovec:
         void* iov_base
         size_t iov_len
     ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset)
+
+cdef extern from "poll.h" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int c_poll "poll" (pollfd* fds, unsigned int count, int timeout_ms)
+    enum: POLLIN
+    enum: POLLOUT
 
 cdef extern from "base/store_file.h" nogil:
     int open_regular(const char* path, int flags)
@@ -52,32 +44,29 @@ cdef extern from "pthread.h" nogil:
 
 cdef extern from "sys/mman.h" nogil:
     int madvise(void* address, size_t length, int advice)
-    int msync(void* address, size_t length, int flags)
-    enum: MS_SYNC
-    enum: MADV_DONTNEED
-    enum: MADV_NOHUGEPAGE
     enum: MADV_NORMAL
     enum: MADV_RANDOM
-    enum: MADV_SEQUENTIAL
-    enum: MADV_WILLNEED
 
 cdef extern from *:
     """
     #include <pthread.h>
     #include <stdint.h>
-    #include <sys/mman.h>
     #include <time.h>
-    #ifndef MADV_POPULATE_READ
-    #define MADV_POPULATE_READ 22
-    #endif
-    #ifndef MADV_POPULATE_WRITE
-    #define MADV_POPULATE_WRITE 23
-    #endif
     static inline int64_t load_acquire(const int64_t *where) {
         return __atomic_load_n(where, __ATOMIC_ACQUIRE);
     }
     static inline void store_release(int64_t *where, int64_t value) {
         __atomic_store_n(where, value, __ATOMIC_RELEASE);
+    }
+    static inline uint32_t load_word(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+    static inline void store_word(uint32_t *word, uint32_t value) {
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    }
+    static inline uint32_t exchange_word(uint32_t *word, uint32_t value) {
+        return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);
+    }
+    static inline int replace_word(uint32_t *word, uint32_t expected, uint32_t value) {
+        return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
 
     /* Counts the forks on the way from the first process to this one: a fork guard that costs a load. */
@@ -101,7 +90,9 @@ cdef extern from *:
     void watch_forks() noexcept nogil
     int64_t wall_clock_ms() noexcept nogil
     void pause_briefly() noexcept nogil
-    enum: MADV_POPULATE_READ
-    enum: MADV_POPULATE_WRITE
     int64_t load_acquire(const int64_t* where) noexcept nogil
     void store_release(int64_t* where, int64_t value) noexcept nogil
+    uint32_t load_word(const uint32_t* word) noexcept nogil
+    void store_word(uint32_t* word, uint32_t value) noexcept nogil
+    uint32_t exchange_word(uint32_t* word, uint32_t value) noexcept nogil
+    bint replace_word(uint32_t* word, uint32_t expected, uint32_t value) noexcept nogil

@@ -623,7 +623,10 @@ class JournalWriter:
 
     @property
     def event_fd(self) -> int:
-        """Descriptor that is readable (8 bytes) after a sync, and when the writer failed."""
+        """Descriptor that is readable after a sync, and when the writer failed, until `clear_event`."""
+
+    def clear_event(self) -> None:
+        """Make `event_fd` unreadable until the next sync or failure."""
 
     @property
     def appended(self) -> int:
@@ -2276,15 +2279,12 @@ class ReplicaReceiver:
     closed: bool
     """Whether the master has closed the connection."""
 
-    def __init__(
-        self, log: ReplicaLog, fd: int, event_fd: int, dispatcher: EventNotifier, *, reports: bool = True
-    ) -> None:
+    def __init__(self, log: ReplicaLog, fd: int, dispatcher: EventNotifier, *, reports: bool = True) -> None:
         """Receive from a connected non-blocking socket.
 
         Args:
             log: The log to append to.
             fd: The socket's descriptor; its owner closes it after the last `run`.
-            event_fd: Descriptor of an eventfd that is notified when bytes are stored after `arm`.
             dispatcher: Notified when bytes are stored.
             reports: Whether to report stored bytes at once; otherwise `run` returns after storing some.
         """
@@ -2297,8 +2297,13 @@ class ReplicaReceiver:
     @property
     def since_report_ms(self) -> int:
         """Time (ms) since the last report, or since this object was created."""
+    @property
+    def event_fd(self) -> int:
+        """Descriptor that is readable after bytes were stored, if `arm` was called before them."""
     def arm(self) -> None:
-        """Write to the eventfd once, when the next bytes are stored."""
+        """Let `event_fd` become readable once, when the next bytes are stored."""
+    def clear_event(self) -> None:
+        """Make `event_fd` unreadable."""
     def report(self, offset: int) -> bool:
         """Report a physical offset (bytes). False if the send buffer was full: drop the connection."""
     def run(self, timeout_ms: int, *, between_frames: bool = True) -> bytes:

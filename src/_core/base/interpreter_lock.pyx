@@ -1,5 +1,5 @@
 # Long loops that hold the interpreter lock give it to the threads that wait for it.
-from _core.futex cimport monotonic_ns
+from _core.platform cimport monotonic_ns
 from libc.stdint cimport int64_t
 
 cdef extern from *:

@@ -1,13 +1,14 @@
 # One table from status code to exception. Native code raises our classes and nothing else.
 from _core.status cimport ASSERT  # no-cython-lint: the other fragments use it
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY, STATUS_STORE_FAILED, STATUS_STORE_FULL
+from libc.errno cimport EDQUOT, ENOSPC
 
 import os
 
 from pyledger import errors
 
 
-cdef object _NO_SPACE = (28, 122)    # ENOSPC, EDQUOT
+cdef object _NO_SPACE = (ENOSPC, EDQUOT)
 
 
 cdef int raise_errno(int number, str path, str doing) except -1:

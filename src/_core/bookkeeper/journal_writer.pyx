@@ -1,5 +1,5 @@
 # JournalWriter: the end of a bookie's journal. The thread of an event loop appends to a buffer; another
-# writes and syncs it without the GIL, and notifies the event loop (an eventfd).
+# writes and syncs it without the GIL, and notifies the event loop.
 #
 # A batch is what one sync makes durable. It ends with padding to the block, as BookKeeper's does, and the
 # padding contains a seal: a CRC of the batch. Records have none, so only the seal distinguishes a torn batch
@@ -7,17 +7,19 @@
 #
 # Invariants: synced <= written <= appended, and each only grows. A failed write or sync is never repeated: it
 # latches the writer. The lock is held to copy a record or to swap buffers, never during I/O.
-from _core.futex cimport (load_word, monotonic_ns, pthread_mutex_destroy, pthread_mutex_init,
-                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
 from _core.layout cimport put_i32, put_i64
-from _core.posix cimport fdatasync, fork_generation, load_acquire, store_release
+from _core.platform cimport (allocate_range, clear_event, close_event, loop_event, monotonic_ns, notify_loop,
+                             open_event, sync_data)
+from _core.posix cimport (fork_generation, load_acquire, load_word, pthread_mutex_destroy, pthread_mutex_init,
+                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_release,
+                          store_word)
 from _core.status cimport STATUS_CLOSED, STATUS_IO_ERROR, STATUS_OK, STATUS_STORE_FAILED
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EINTR, ENOSPC, errno
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
-from posix.unistd cimport close as c_close, pwrite as c_pwrite, write as c_write
+from posix.unistd cimport pwrite as c_pwrite
 
 cimport cython
 
@@ -78,7 +80,7 @@ cdef class JournalWriter:
     cdef uint32_t status_word        # 0, or the negated status: failed, closed
     cdef bint closing
     cdef int generation
-    cdef int notify_fd
+    cdef loop_event event            # signalled after a sync, and by `fail`
     cdef int fd                      # owned by who called `open_file`
     cdef int64_t number              # of the file
     cdef int64_t position            # where its next batch begins
@@ -96,8 +98,9 @@ cdef class JournalWriter:
 
     def __cinit__(self, *, int64_t file_bytes_max, int64_t allocate_bytes, int64_t group_wait_ms=0,
                   int64_t group_bytes=512 << 10):
+        cdef int failed
         self.path = ""
-        self.fd = self.notify_fd = -1
+        self.fd = self.event.event_fd = -1
         self.file_bytes_max = file_bytes_max
         self.allocate_bytes = allocate_bytes
         self.group_wait_ns = group_wait_ms * 1_000_000
@@ -105,14 +108,13 @@ cdef class JournalWriter:
         self.flusher = EventNotifier()
         self.generation = fork_generation
         pthread_mutex_init(&self.lock, NULL)
-        self.notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self.notify_fd < 0:
-            raise_errno(errno, "journal", "wake the event loop for")
+        failed = open_event(&self.event)
+        if failed != 0:
+            raise_errno(failed, "journal", "wake the event loop for")
 
     def __dealloc__(self):
         pthread_mutex_destroy(&self.lock)
-        if self.notify_fd >= 0:
-            c_close(self.notify_fd)
+        close_event(&self.event)
         free(self.filling.base)
         free(self.writing.base)
 
@@ -175,7 +177,11 @@ cdef class JournalWriter:
 
     @property
     def event_fd(self):
-        return self.notify_fd
+        return self.event.event_fd
+
+    def clear_event(self):
+        """Make `event_fd` unreadable until the next sync or failure."""
+        clear_event(&self.event)
 
     @property
     def appended(self):
@@ -284,7 +290,7 @@ cdef class JournalWriter:
         if self.write_all(batch.base, batch.filled) < 0:
             return STATUS_IO_ERROR
         store_release(&self.written_bytes, appended)
-        if fdatasync(self.fd) != 0:
+        if sync_data(self.fd) != 0:
             return STATUS_IO_ERROR
         self.position += batch.filled
         batch.filled = 0
@@ -338,5 +344,4 @@ cdef class JournalWriter:
         return STATUS_OK
 
     cdef void notify(self) noexcept nogil:
-        cdef uint64_t one = 1
-        c_write(self.notify_fd, &one, sizeof(one))
+        notify_loop(&self.event)

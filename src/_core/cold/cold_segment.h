@@ -33,10 +33,7 @@
 #include "base/checks.h"
 #include "cold/lz4_block.h"
 #include "base/page.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* fails on older kernels, which fault the pages in one by one */
-#endif
+#include "base/platform.h"
 
 #define COLD_MAGIC "PYLCOLD1"
 
@@ -168,7 +165,7 @@ static void cold_drop(cold_segment *s, int64_t b, int64_t cutoff) {
         last = page_floor(cold_start(s, next));
 drop:
     if (first < last)
-        madvise(s->base + first, (size_t)(last - first), MADV_DONTNEED);
+        free_pages(s->base + first, (size_t)(last - first));
     if (left)
         COLD_STORE(&s->table[b - 1].state, COLD_EMPTY);
     while (--next > b)
@@ -296,10 +293,7 @@ static void cold_make_ahead(cold_segment *s, int64_t b, int64_t begin, int64_t e
         if (--b < 0 || COLD_LOAD(&s->table[b].state) != COLD_READY)
             return;
     } while (cold_start(s, b) > begin - COLD_WALK_BYTES);
-    if (madvise(page, COLD_HUGE, MADV_HUGEPAGE) == 0) {
-        madvise(page, COLD_HUGE, MADV_POPULATE_WRITE);
-        madvise(page, COLD_HUGE, MADV_NOHUGEPAGE);
-    }
+    make_huge_page(page, COLD_HUGE);
 }
 
 static void cold_fill(cold_segment *s, int64_t b) {
@@ -313,7 +307,7 @@ static void cold_fill(cold_segment *s, int64_t b) {
     s->table[b].begin = (int32_t)begin;
     s->table[b].end = (int32_t)end;
     cold_make_ahead(s, b, begin, end);
-    madvise(s->base + first, (size_t)(page_ceiling(end) - first), MADV_POPULATE_WRITE);
+    populate_pages(s->base + first, (size_t)(page_ceiling(end) - first));
     s->table[b].damaged = cold_decode(s, b, begin, end) != 0;
     if (s->table[b].damaged)
         memset(s->base + begin, 0xFF, (size_t)(end - begin));

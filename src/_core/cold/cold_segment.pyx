@@ -1,6 +1,7 @@
 # Opens a cold segment: a file of the commit log in LZ4 blocks. cold_segment.h decompresses the blocks and
 # bounds the memory for them.
-from _core.posix cimport MADV_NOHUGEPAGE, madvise, open_regular, page_ceiling
+from _core.platform cimport keep_pages_small
+from _core.posix cimport open_regular, page_ceiling
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -119,7 +120,7 @@ cdef cold_segment* map_segment(file_mapping* mapping, int64_t file_size) noexcep
     if region == MAP_FAILED:
         free(s)
         return NULL
-    madvise(region, <size_t>s.region_bytes, MADV_NOHUGEPAGE)
+    keep_pages_small(region, <size_t>s.region_bytes)
     s.base = <uint8_t*>region
     s.table = <cold_block*>(s.base + page_ceiling(s.size_bytes))
     cold_link(s)

@@ -1,27 +1,20 @@
-# CommitFutures: what the tasks of one event loop wait for in a group commit. A flush signals an eventfd that
+# CommitFutures: what the tasks of one event loop wait for in a group commit. A flush signals an event that
 # the loop watches, at most once; the loop then completes every future that was reached.
 #
 # The flush is requested after all tasks that could run have run: a flush for the first one alone would serve
 # few of them, and the others would wait for it and for their own.
-from _core.futex cimport load_word, monotonic_ns, pthread_mutex_lock, pthread_mutex_unlock
-from _core.posix cimport load_acquire
-from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint64_t
+from _core.platform cimport clear_event, close_event, loop_event, monotonic_ns, open_event
+from _core.posix cimport load_acquire, load_word, pthread_mutex_lock, pthread_mutex_unlock
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from posix.unistd cimport close as c_close, read as c_read
 
 from collections import deque
 
 from pyledger import errors
 
-cdef extern from "<sys/eventfd.h>" nogil:
-    int eventfd(unsigned int initial, int flags)
-    enum: EFD_CLOEXEC
-    enum: EFD_NONBLOCK
-
 
 cdef class CommitFutures:
-    """What the tasks of one event loop wait for. Only that loop's thread touches it, except the eventfd."""
+    """What the tasks of one event loop wait for. Only that loop's thread touches it, except the event."""
 
     cdef GroupCommit commit
     cdef object loop
@@ -34,12 +27,13 @@ cdef class CommitFutures:
 
     cdef int start(self, GroupCommit commit, object loop) except -1:
         cdef LoopEvent* event = <LoopEvent*>calloc(1, sizeof(LoopEvent))
+        cdef int failed
         if event == NULL:
             raise MemoryError()
-        event.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if event.event_fd < 0:
+        failed = open_event(&event.wakes)
+        if failed != 0:
             free(event)
-            raise_errno(errno, commit.path, "wake the event loop for")
+            raise_errno(failed, commit.path, "wake the event loop for")
         event.awaited = NO_OFFSET
         self.commit = commit
         self.loop = loop
@@ -49,23 +43,22 @@ cdef class CommitFutures:
         event.next = commit.loop_events
         commit.loop_events = event
         pthread_mutex_unlock(&commit.lock)
-        loop.add_reader(event.event_fd, self.drain)
+        loop.add_reader(event.wakes.event_fd, self.drain)
         return 0
 
     cdef int retire(self) except -1:
         """Stop listening. The event itself stays with the commit, silent."""
-        cdef int event_fd = self.event.event_fd
-        if event_fd < 0:
+        cdef loop_event* wakes = &self.event.wakes
+        if wakes.event_fd < 0:
             return 0
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
         if not self.loop.is_closed():
-            self.loop.remove_reader(event_fd)
+            self.loop.remove_reader(wakes.event_fd)
         pthread_mutex_lock(&self.commit.lock)
-        self.event.event_fd = -1
+        close_event(wakes)
         pthread_mutex_unlock(&self.commit.lock)
-        c_close(event_fd)
         self.commit.loops.remove(self)
         return 0
 
@@ -107,10 +100,9 @@ cdef class CommitFutures:
 
     def drain(self):
         """Answer the futures that the last flush reached; the event loop calls this after the signal."""
-        cdef uint64_t rings
         cdef int64_t flushed
-        if self.event.event_fd >= 0:
-            c_read(self.event.event_fd, &rings, sizeof(rings))
+        if self.event.wakes.event_fd >= 0:
+            clear_event(&self.event.wakes)
         while True:
             flushed = load_acquire(&self.commit.flushed)
             while self.pending and self.pending[0][0] <= flushed:

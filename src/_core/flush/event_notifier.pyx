@@ -5,8 +5,9 @@
 # A notifier that finds SIGNALLED does nothing. It must then be sure that the sleeper, which turns SIGNALLED
 # into QUIET and checks for work, sees the work: that is a store before a load on either side. The sleeper's
 # heavy fence between the two orders both sides, so `wake` needs no fence of its own.
-from _core.futex cimport (exchange_word, futex_wait, futex_wake_all, heavy_fence, is_first_thread,
-                          light_fence, load_word, monotonic_ns, prepare_fences, replace_word)
+from _core.platform cimport (futex_wait, futex_wake_all, heavy_fence, is_first_thread, light_fence,
+                             monotonic_ns, prepare_fences)
+from _core.posix cimport exchange_word, load_word, replace_word
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, ETIMEDOUT
 from libc.stdint cimport int64_t, uint32_t

@@ -7,20 +7,21 @@
 # Waiters form a list in the order of their offsets. A flush makes those it reached ready, and they run one
 # after another (handoff_queue.pyx). The flush thread needs no GIL in between.
 #
-# Tasks of an event loop wait as futures in one CommitFutures per loop. A flush signals its eventfd, which the
+# Tasks of an event loop wait as futures in one CommitFutures per loop. A flush signals its event, which the
 # loop watches, at most once; the loop then completes every future that was reached.
 #
 # Invariants: flushed_where only grows; no caller returns before its bytes are durable, and none succeeds
 # after `fail` unless it had succeeded before. The lock is held briefly, never while Python code runs.
-from _core.futex cimport (futex_wake_all, load_word, pthread_mutex_destroy, pthread_mutex_init,
-                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_word)
-from _core.posix cimport fork_generation, load_acquire, store_release
+from _core.platform cimport close_event, futex_wake_all, loop_event, notify_loop
+from _core.posix cimport (fork_generation, load_acquire, load_word, pthread_mutex_destroy, pthread_mutex_init,
+                          pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, store_release,
+                          store_word)
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_STORE_FAILED
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, ETIMEDOUT
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
-from posix.unistd cimport close as c_close, usleep, write as c_write
+from posix.unistd cimport usleep
 
 from pyledger import errors
 
@@ -35,7 +36,7 @@ cdef int64_t NO_OFFSET = 0x7FFFFFFFFFFFFFFF
 cdef struct LoopEvent:
     LoopEvent* next
     int64_t awaited                  # lowest offset that its loop waits for
-    int event_fd                     # -1: retired
+    loop_event wakes                 # closed: retired
 
 
 cdef class CommitFutures
@@ -75,8 +76,7 @@ cdef class GroupCommit:
         cdef LoopEvent* after
         while event != NULL:
             after = event.next
-            if event.event_fd >= 0:
-                c_close(event.event_fd)
+            close_event(&event.wakes)
             free(event)
             event = after
         pthread_mutex_destroy(&self.lock)
@@ -364,11 +364,10 @@ cdef class GroupCommit:
     cdef void notify_loops(self) noexcept nogil:
         """Notify the event loops whose offset is reached; the lock is held."""
         cdef LoopEvent* event = self.loop_events
-        cdef uint64_t one = 1
         while event != NULL:
-            if event.event_fd >= 0 and (event.awaited <= self.flushed or self.status_word != 0):
+            if event.wakes.event_fd >= 0 and (event.awaited <= self.flushed or self.status_word != 0):
                 event.awaited = NO_OFFSET
-                c_write(event.event_fd, &one, sizeof(one))
+                notify_loop(&event.wakes)
             event = event.next
 
     cdef void answer(self, int64_t flushed_where, int status, void* runner) noexcept nogil:

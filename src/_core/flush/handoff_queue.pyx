@@ -7,7 +7,8 @@
 # the GIL. So threads never crowd at the GIL, where each switch would cost two more context switches.
 #
 # All functions but `spin_for_handoff` need the lock of the owner of the struct.
-from _core.futex cimport load_word, monotonic_ns, store_word
+from _core.platform cimport monotonic_ns
+from _core.posix cimport load_word, store_word
 from libc.stdint cimport int64_t, uint32_t
 
 cdef extern from *:

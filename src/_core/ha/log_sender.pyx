@@ -2,7 +2,8 @@
 # directly from mapped memory. The caller sets the range. A frame ends when it is full or at the end of a
 # file; the part of the last one that the kernel did not accept is remembered.
 # Invariant: `next` is where the next frame begins; the frame before it may be unfinished.
-from _core.posix cimport iovec, load_acquire, store_release
+from _core.platform cimport MSG_NOSIGNAL
+from _core.posix cimport POLLOUT, c_poll, iovec, load_acquire, pollfd, store_release
 from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from posix.unistd cimport usleep
@@ -16,9 +17,6 @@ cdef extern from "sys/socket.h" nogil:
         iovec* msg_iov
         size_t msg_iovlen
     ssize_t c_sendmsg "sendmsg" (int fd, const msghdr* message, int flags)
-
-cdef extern from "poll.h" nogil:
-    enum: POLLOUT
 
 cdef extern from *:
     """

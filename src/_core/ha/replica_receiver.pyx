@@ -3,31 +3,23 @@
 # file; it passes anything else unchanged to its caller, and the state machine of the connection decides.
 # Invariant: between two calls of `run` the bytes that are held begin with a frame's header, and everything
 # before them is in the log.
-from _core.futex cimport load_word, monotonic_ns, replace_word, store_word
 from _core.layout cimport get_i32, get_i64
-from _core.posix cimport load_acquire, store_release
+from _core.platform cimport (MSG_NOSIGNAL, clear_event, close_event, loop_event, monotonic_ns, notify_loop,
+                             open_event)
+from _core.posix cimport (POLLIN, c_poll, load_acquire, load_word, pollfd, replace_word, store_release,
+                          store_word)
 from _core.status cimport STATUS_OK
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
-from posix.unistd cimport write as c_write
 
 import os
-
-cdef extern from "poll.h" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int c_poll "poll" (pollfd* fds, unsigned long count, int timeout_ms)
-    enum: POLLIN
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)
     ssize_t c_send "send" (int fd, const void* data, size_t size, int flags)
     enum: MSG_DONTWAIT
-    enum: MSG_NOSIGNAL
 
 cdef extern from *:
     """
@@ -58,7 +50,7 @@ cdef class ReplicaReceiver:
     cdef ReplicaLog log
     cdef EventNotifier dispatcher
     cdef int fd
-    cdef int event_fd                    # an eventfd
+    cdef loop_event event
     cdef uint32_t event_armed
     cdef bint reports                # what is written may be reported
     cdef readonly bint closed        # the master closed the connection
@@ -70,18 +62,23 @@ cdef class ReplicaReceiver:
     cdef int64_t end
 
     def __cinit__(self):
+        cdef int failed
+        self.event.event_fd = -1
         self.buffer = <uint8_t*>PyMem_Malloc(FEED_BUFFER_BYTES)
         if self.buffer == NULL:
             raise MemoryError()
+        failed = open_event(&self.event)
+        if failed != 0:
+            raise_errno(failed, "replica", "wake the event loop for")
 
     def __dealloc__(self):
+        close_event(&self.event)
         PyMem_Free(self.buffer)
 
-    def __init__(self, ReplicaLog log not None, int fd, int event_fd, EventNotifier dispatcher not None, *,
+    def __init__(self, ReplicaLog log not None, int fd, EventNotifier dispatcher not None, *,
                  bint reports=True):
         self.log = log
         self.fd = fd
-        self.event_fd = event_fd
         self.dispatcher = dispatcher
         self.reports = reports
         self.reported = -1
@@ -102,9 +99,17 @@ cdef class ReplicaReceiver:
         """How long ago (ms) something was reported."""
         return max(<int64_t>0, monotonic_ns() - load_acquire(&self.wrote_ns)) // 1_000_000
 
+    @property
+    def event_fd(self):
+        return self.event.event_fd
+
     def arm(self):
-        """Write to the eventfd when the next bytes are stored."""
+        """Let `event_fd` become readable when the next bytes are stored."""
         store_word(&self.event_armed, 1)
+
+    def clear_event(self):
+        """Make `event_fd` unreadable."""
+        clear_event(&self.event)
 
     def report(self, int64_t offset):
         """Report a physical offset. False if the send buffer was full: drop the connection."""
@@ -193,7 +198,7 @@ cdef class ReplicaReceiver:
                 if outcome != FEED_GOES_ON:
                     return outcome
             self.dispatcher.wake()
-            self.ring()
+            self.signal_stored()
             if not self.reports:
                 return FEED_STORED
         return FEED_GOES_ON
@@ -225,10 +230,9 @@ cdef class ReplicaReceiver:
         store_release(&self.wrote_ns, monotonic_ns())
         return FEED_GOES_ON
 
-    cdef void ring(self) noexcept nogil:
-        cdef uint64_t one = 1
+    cdef void signal_stored(self) noexcept nogil:
         if load_word(&self.event_armed) and replace_word(&self.event_armed, 1, 0):
-            c_write(self.event_fd, &one, sizeof(one))
+            notify_loop(&self.event)
 
     cdef int receive(self, int64_t deadline_ns) noexcept nogil:
         """Wait for more bytes."""

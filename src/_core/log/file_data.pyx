@@ -1,6 +1,7 @@
 # Finds the data of a mapped file, and zeroes what follows a position. Holes are skipped: reading one through
 # the mapping would take memory for it.
-from _core.posix cimport SEEK_DATA, SEEK_HOLE, fdatasync, lseek, open_regular
+from _core.platform cimport find_data, find_hole, sync_data
+from _core.posix cimport open_regular
 from libc.errno cimport EIO, ENXIO, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -34,11 +35,11 @@ cdef int64_t first_set(MappedFile file, int64_t position) except -2:
 cdef int64_t search_data(MappedFile file, int fd, int64_t position) noexcept nogil:
     cdef int64_t end, length
     while position < file.mapped_bytes:
-        end = lseek(fd, position, SEEK_DATA)
+        end = find_data(fd, position)
         if end < 0 and errno == ENXIO:
             return -1
         position = max(position, end)
-        end = lseek(fd, position, SEEK_HOLE)
+        end = find_hole(fd, position)
         end = file.mapped_bytes if end <= position else min(end, file.mapped_bytes)
         while position < end:
             length = min(end - position, ZERO_STEP_BYTES - (position & (ZERO_STEP_BYTES - 1)))
@@ -66,14 +67,13 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
     if length > 0 and any_set(file.base + position, length):
         memset(file.base + position, 0, <size_t>length)
         sync = True
-        if fdatasync(fd) != 0:
-            failed = errno
+        failed = sync_data(fd)
     while begin < file.mapped_bytes and failed == 0:
-        data = lseek(fd, begin, SEEK_DATA)
+        data = find_data(fd, begin)
         if data < 0 and errno == ENXIO:
             break
         begin = max(begin, data)
-        end = lseek(fd, begin, SEEK_HOLE)
+        end = find_hole(fd, begin)
         end = file.mapped_bytes if end <= begin else min(end, file.mapped_bytes)
         while begin < end:
             length = min(end - begin, ZERO_STEP_BYTES - (begin & (ZERO_STEP_BYTES - 1)))
@@ -81,8 +81,8 @@ cdef int zero_rest(MappedFile file, int64_t position, bint sync) noexcept nogil:
                 memset(file.base + begin, 0, <size_t>length)
                 sync = True
             begin += length
-    if failed == 0 and sync and fdatasync(fd) != 0:
-        failed = errno
+    if failed == 0 and sync:
+        failed = sync_data(fd)
     if failed == 0 and not file.intact():
         failed = EIO
     c_close(fd)

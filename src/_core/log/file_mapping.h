@@ -28,6 +28,7 @@
 #include <sys/resource.h>
 
 #include "base/page.h"
+#include "base/platform.h"
 
 typedef struct file_mapping {
     uint8_t *base; /* NULL: none */
@@ -81,8 +82,8 @@ static void mark_damaged(file_mapping *m, int64_t begin, int64_t end) {
 
 static void on_sigbus(int number, siginfo_t *facts, void *context) {
     const int before = errno;
-    /* Below 1 a process sent it, and there is no address. */
-    file_mapping *m = facts->si_code > 0 ? mapping_at((uintptr_t)facts->si_addr) : NULL;
+    const int fault = is_fault(facts); /* otherwise there is no address */
+    file_mapping *m = fault ? mapping_at((uintptr_t)facts->si_addr) : NULL;
     if (m != NULL) {
         void *page = (void *)((uintptr_t)facts->si_addr & -(uintptr_t)page_bytes);
         /* The mark first: another thread must not read a zero without it. */
@@ -97,10 +98,10 @@ static void on_sigbus(int number, siginfo_t *facts, void *context) {
         sigbus_before.sa_sigaction(number, facts, context);
     } else if (sigbus_before.sa_handler != SIG_DFL && sigbus_before.sa_handler != SIG_IGN) {
         sigbus_before.sa_handler(number);
-    } else if (facts->si_code > 0 || sigbus_before.sa_handler == SIG_DFL) {
+    } else if (fault || sigbus_before.sa_handler == SIG_DFL) {
         /* The instruction is tried again, or the signal sent again, and ends the process. */
         signal(number, SIG_DFL);
-        if (facts->si_code <= 0)
+        if (!fault)
             raise(number);
     }
     errno = before;

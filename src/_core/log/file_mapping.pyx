@@ -1,15 +1,14 @@
 # Create and map a new file with its blocks allocated and its pages populated; make files durable by path.
-from _core.posix cimport (AT_FDCWD, AT_SYMLINK_FOLLOW, MADV_NORMAL, MADV_POPULATE_WRITE, MADV_RANDOM,
-                          O_TMPFILE, SYNC_FILE_RANGE_WRITE, fsync, linkat, load_acquire, madvise,
-                          open_regular, page_ceiling, pause_briefly, posix_fallocate, sync_file_range,
-                          syncfs, unlink)
-from libc.errno cimport EINTR, ENOENT, ENOMEM, errno
+from _core.platform cimport (allocate_range, give_name, keep_freed, open_nameless, populate_pages,
+                             size_new_file, start_write_back, sync_file_system_of, sync_names)
+from _core.posix cimport (MADV_NORMAL, MADV_RANDOM, load_acquire, madvise, open_regular, page_ceiling,
+                          pause_briefly, unlink)
+from libc.errno cimport ENOENT, ENOMEM, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy, strlen
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open
 from posix.mman cimport (MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap)
-from posix.unistd cimport close as c_close, ftruncate
+from posix.unistd cimport close as c_close
 
 from pyledger import errors
 
@@ -26,20 +25,6 @@ def mapped_file_count():
     return mapped_count
 
 
-cdef extern from *:
-    """
-    #include <malloc.h>
-    static int keep_freed(int kept_bytes, int mapped_bytes) {
-    #ifdef M_TRIM_THRESHOLD
-        return mallopt(M_TRIM_THRESHOLD, kept_bytes) && mallopt(M_MMAP_THRESHOLD, mapped_bytes);
-    #else
-        return 0;
-    #endif
-    }
-    """
-    int keep_freed(int kept_bytes, int mapped_bytes) nogil
-
-
 def keep_freed_memory(int kept_bytes, int mapped_bytes):
     """Let this process keep what it frees, up to a limit; see _core.pyi."""
     return keep_freed(kept_bytes, mapped_bytes) != 0
@@ -53,9 +38,10 @@ def sync_file_system(str path):
     cdef int fd
     with nogil:
         fd = c_open(c_path, O_RDONLY | O_CLOEXEC)
-        if fd < 0 or syncfs(fd) != 0:
+        if fd < 0:
             failed = errno
-        if fd >= 0:
+        else:
+            failed = sync_file_system_of(fd)
             c_close(fd)
     if failed != 0:
         raise errors.StoreFailedError(path) from OSError(failed, "sync failed", path)
@@ -64,7 +50,7 @@ def sync_file_system(str path):
 def start_writing_back(int fd, int64_t position, int64_t length):
     """Let the kernel begin to write a range of a file (bytes) to the disk; see _core.pyi."""
     with nogil:
-        sync_file_range(fd, position, length, SYNC_FILE_RANGE_WRITE)
+        start_write_back(fd, position, length)
 
 
 cdef inline bint any_set(const uint8_t* start, int64_t length) noexcept nogil:
@@ -107,7 +93,7 @@ cdef void populate_range(uint8_t* base, int64_t begin, int64_t end) noexcept nog
     cdef int64_t length
     while begin < end:
         length = min(end - begin, <int64_t>POPULATE_SLICE_BYTES)
-        if madvise(base + begin, <size_t>length, MADV_POPULATE_WRITE) != 0:
+        if populate_pages(base + begin, <size_t>length) != 0:
             return
         begin += length
 
@@ -138,16 +124,8 @@ cdef void populate_ahead(uint8_t* base, int64_t begin, int64_t end, const int64_
     madvise(first, whole, MADV_NORMAL)
 
 
-cdef int allocate_range(int fd, int64_t begin, int64_t end) noexcept nogil:
-    """posix_fallocate, repeated when a signal interrupts it. 0, or an errno."""
-    cdef int result = EINTR
-    while result == EINTR:
-        result = posix_fallocate(fd, begin, end - begin)
-    return result
-
-
 cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept nogil:
-    """The same for a file that is not kept open: a store may have too many for that. 0, or an errno."""
+    """Allocate a range of a file that is not kept open: a store has too many for that. 0, or an errno."""
     cdef int fd = open_regular(path, O_RDWR)
     cdef int result
     if fd < 0:
@@ -157,7 +135,7 @@ cdef int allocate_by_path(const char* path, int64_t begin, int64_t end) noexcept
     return result
 
 
-cdef int open_nameless(const char* path) noexcept nogil:
+cdef int open_nameless_beside(const char* path) noexcept nogil:
     """A new file in the folder of a path, without a name yet; below 0 where there are no such files."""
     cdef char folder[4096]
     cdef size_t length = strlen(path)
@@ -167,21 +145,7 @@ cdef int open_nameless(const char* path) noexcept nogil:
         return -1
     memcpy(folder, path, length)
     memcpy(folder + length, b".", 2)
-    return c_open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0o644)
-
-
-cdef int give_name(int fd, const char* path) noexcept nogil:
-    """Give a nameless file its name, and no other file's. 0, or an errno."""
-    cdef char link[32]
-    snprintf(link, sizeof(link), b"/proc/self/fd/%d", fd)
-    return 0 if linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 else errno
-
-
-cdef int fill_file(int fd, int64_t size_bytes, int64_t allocated_bytes) noexcept nogil:
-    """Set the size of a new file and allocate its first blocks. 0, or an errno."""
-    if ftruncate(fd, size_bytes) != 0:
-        return errno
-    return allocate_range(fd, 0, allocated_bytes)
+    return open_nameless(folder)
 
 
 cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_bytes,
@@ -192,9 +156,9 @@ cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_byt
     who is killed in between must not leave one. Where the system has no nameless files, or no /proc, one may.
     """
     cdef int failed
-    cdef int fd = open_nameless(path)
+    cdef int fd = open_nameless_beside(path)
     if fd >= 0:
-        failed = fill_file(fd, size_bytes, allocated_bytes)
+        failed = size_new_file(fd, size_bytes, allocated_bytes)
         if failed == 0:
             failed = give_name(fd, path)
         c_close(fd)
@@ -210,7 +174,7 @@ cdef int create_file(const char* path, int64_t size_bytes, int64_t allocated_byt
     fd = c_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
     if fd < 0:
         return errno
-    failed = fill_file(fd, size_bytes, allocated_bytes)
+    failed = size_new_file(fd, size_bytes, allocated_bytes)
     if failed != 0:
         unlink(path)
         c_close(fd)
@@ -276,11 +240,10 @@ cdef void drop_mapping(Mapping* made, int64_t size_bytes) noexcept nogil:
 
 cdef int sync_folder(const char* path) noexcept nogil:
     """Make the names in a folder durable. 0, or an errno."""
-    cdef int failed = 0
+    cdef int failed
     cdef int fd = c_open(path, O_RDONLY | O_CLOEXEC)
     if fd < 0:
         return errno
-    if fsync(fd) != 0:
-        failed = errno
+    failed = sync_names(fd)
     c_close(fd)
     return failed

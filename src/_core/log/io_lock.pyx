@@ -1,8 +1,7 @@
 # _IoLock orders commit, flush and truncation of one queue of files. A flush thread takes it without the
 # interpreter lock; it holds it for one flush at a time and steps back while somebody else wants it.
-from _core.futex cimport (pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
-                          pthread_mutex_unlock)
-from _core.posix cimport load_acquire, store_release
+from _core.posix cimport (load_acquire, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
+                          pthread_mutex_t, pthread_mutex_unlock, store_release)
 from libc.stdint cimport int64_t
 from posix.unistd cimport usleep
 

@@ -3,8 +3,9 @@
 # readers never pass `committed` (which equals `wrote` without a pool).
 # No descriptor stays open: a store of thousands of queues must not run out of them.
 from _core.layout cimport OS_PAGE_SIZE
-from _core.posix cimport (MADV_DONTNEED, MS_SYNC, fdatasync, fork_generation, load_acquire, madvise, msync,
-                          open_regular, page_ceiling, page_floor, store_release, watch_forks)
+from _core.platform cimport allocate_range, sync_data, sync_mapping, unmap_pages
+from _core.posix cimport (fork_generation, load_acquire, open_regular, page_ceiling, page_floor,
+                          store_release, watch_forks)
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -327,13 +328,11 @@ cdef class MappedFile:
         if self.base == NULL:
             self.sync_whole()
         elif self.pool_fd >= 0:
-            if fdatasync(self.pool_fd) != 0:
-                self.flush_errno = errno
+            self.flush_errno = sync_data(self.pool_fd)
         else:
             self.unmap_full_pages(end)
-            if msync(self.base + begin, <size_t>(end - begin), MS_SYNC) != 0:
-                self.flush_errno = errno
-            elif is_damaged(self.mapping, begin, end):
+            self.flush_errno = sync_mapping(self.base + begin, <size_t>(end - begin), self.c_path)
+            if self.flush_errno == 0 and is_damaged(self.mapping, begin, end):
                 self.flush_errno = EIO
         if self.flush_errno == 0:
             store_release(&self.flushed, end)
@@ -348,7 +347,7 @@ cdef class MappedFile:
         cdef int64_t first = page_floor(self.flushed)
         cdef int64_t last = page_floor(end)
         if last - first >= UNMAP_BYTES_MIN:
-            madvise(self.base + first, <size_t>(last - first), MADV_DONTNEED)
+            unmap_pages(self.base + first, <size_t>(last - first))
 
     def flush(self):
         """Make everything committed durable; return the flushed position (bytes)."""
@@ -453,8 +452,7 @@ cdef class MappedFile:
             fd = open_regular(self.c_path, O_RDONLY)
             if fd < 0:
                 return errno
-            if fdatasync(fd) != 0:
-                self.flush_errno = errno
+            self.flush_errno = sync_data(fd)
             c_close(fd)
         return self.flush_errno
 

@@ -5,7 +5,7 @@
 # An append depends on the last file, its end and the state. It reads them after the last point where the
 # interpreter lock may be released: `append_epoch` changes with each of them, and only `publish`, which checks
 # it, sets a new end.
-from _core.futex cimport monotonic_ns
+from _core.platform cimport monotonic_ns
 from _core.posix cimport fork_generation, load_acquire, store_release
 from _core.status cimport STATUS_CLOSED, STATUS_OK, STATUS_READ_ONLY, STATUS_STORE_FAILED
 from libc.stdint cimport int64_t

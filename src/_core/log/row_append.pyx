@@ -4,7 +4,8 @@
 # The interpreter lock is the append lock. It is not released from the first record of a batch to its
 # `write`; `append_epoch` identifies that period, and `write` raises if another append came in between.
 from _core.layout cimport AT_QUEUE_ID, get_i32, java_hash
-from _core.posix cimport SYNC_FILE_RANGE_WRITE, open_regular, sync_file_range
+from _core.platform cimport start_write_back
+from _core.posix cimport open_regular
 from cpython.object cimport PyObject
 from libc.errno cimport EDQUOT, EINTR, ENOSPC, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -208,7 +209,7 @@ cdef class _RowBatch:
             self.written_back = begin + length
         with nogil:
             if length >= least_bytes:
-                sync_file_range(fd, begin, length, SYNC_FILE_RANGE_WRITE)
+                start_write_back(fd, begin, length)
         return 0
 
     cdef int end(self) except -1:

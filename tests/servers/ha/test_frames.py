@@ -1,6 +1,5 @@
 """A slave stores what comes in any pieces as its machine alone would, whatever goes on together."""
 
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -99,14 +98,10 @@ def test_a_frame_that_is_no_record_ends_it(tmp_path: Path, log: bytes) -> None:
 @contextmanager
 def receiving(replica: StoreReplica) -> Iterator[tuple[socket.socket, ReplicaReceiver]]:
     """The master's end of a connection, and what takes from the other."""
-    event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     own, other = socket.socketpair()
-    try:
-        with closing(own), closing(other):
-            other.setblocking(False)
-            yield own, replica.receiver(other.fileno(), event_fd)
-    finally:
-        os.close(event_fd)
+    with closing(own), closing(other):
+        other.setblocking(False)
+        yield own, replica.receiver(other.fileno())
 
 
 def reports(master: socket.socket) -> list[int]:

@@ -8,9 +8,7 @@ Source: BookKeeper proto/BookieRequestProcessor.java, LongPollReadEntryProcessor
 """
 
 import asyncio
-import contextlib
 import logging
-import os
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -283,8 +281,7 @@ class BookieRequestProcessor:
     def _on_durable(self, which: int) -> None:
         """Send the responses that waited for a journal, which has synced a batch or failed."""
         writer = self._journals.writers[which]
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(writer.event_fd)
+        writer.clear_event()
         responses, synced, failed = self._responses[which], writer.synced, writer.failed
         frames: dict[LedgerConnection, list[bytes]] = {}
         done: Counter[LedgerConnection] = Counter()

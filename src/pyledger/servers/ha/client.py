@@ -9,7 +9,6 @@ Source: RocketMQ store/.../ha/DefaultHAClient.java.
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable
 from threading import Thread
@@ -263,10 +262,9 @@ class SlaveLink:
         self._socket = connected
         self._client = client
         self._replica = client.replica
-        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._receiver = self._replica.receiver(connected.fileno(), self._event_fd)
+        self._receiver = self._replica.receiver(connected.fileno())
         self._seen_end = -1
-        self._loop.add_reader(self._event_fd, self._on_notified)
+        self._loop.add_reader(self._receiver.event_fd, self._on_notified)
         self._receiver.arm()
         Thread(target=self._run, name="ha-client", daemon=True).start()
 
@@ -292,15 +290,13 @@ class SlaveLink:
         while not self.ended.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self.ended])
-        self._loop.remove_reader(self._event_fd)
-        os.close(self._event_fd)
+        self._loop.remove_reader(self._receiver.event_fd)
         self._socket.close()
 
     # --- on the event loop
 
     def _on_notified(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._event_fd)
+        self._receiver.clear_event()
         self._seen_end = self._replica.whole_offset
         self._client.grown()
         self._loop.call_later(GROWN_PAUSE_S, self._listen)

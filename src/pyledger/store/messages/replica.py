@@ -99,15 +99,13 @@ class StoreReplica:
         """
         return self._group is None or self._group.wait(end_offset, timeout_ms)
 
-    def receiver(self, socket: int, event_fd: int) -> ReplicaReceiver:
-        """Return what receives a master's frames from a non-blocking socket; call `fed` after each call.
+    def receiver(self, socket: int) -> ReplicaReceiver:
+        """Return what receives a master's frames from the descriptor of a non-blocking socket.
 
-        Args:
-            socket: Its descriptor.
-            event_fd: Descriptor of an eventfd; see `ReplicaReceiver`.
+        Call `fed` after each call.
         """
         reports = not self.flushes_first
-        return ReplicaReceiver(self._end, socket, event_fd, self._dispatch_notifier, reports=reports)
+        return ReplicaReceiver(self._end, socket, self._dispatch_notifier, reports=reports)
 
     def fed(self) -> None:
         """Note the store time of what a receiver appended."""
