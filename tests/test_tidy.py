@@ -22,7 +22,8 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 110
 
-GROUND = {"errors", "lazy_names", "log_events", "model", "clock", "regular_file", "atomic_file", "config"}
+FILES = {"system_calls", "regular_file", "atomic_file"}
+GROUND = FILES | {"errors", "lazy_names", "log_events", "model", "clock", "config"}
 PURE = GROUND | {"protocol", "wire"}
 READING = PURE | {"store", "arrow", "spark"}
 
@@ -38,7 +39,8 @@ MAY_IMPORT = {
     "version": set(),
     "log_events": set(),
     "regular_file": {"errors"},
-    "atomic_file": {"regular_file"},
+    "system_calls": set(),
+    "atomic_file": {"regular_file", "system_calls"},
     "clock": set(),
     "model": {"errors", "model"},
     "model.digest": {"errors", "_core"},
@@ -339,6 +341,18 @@ def test_banned_calls_stay_out() -> None:
                     yield f"{name_of(path)}:{node.lineno}: reads the environment"
 
     check(problems(), "clock, randomness, print and environment stay where they belong (BANNED_CALLS)")
+
+
+def test_two_files_have_what_differs_between_systems() -> None:
+    homes = {"src/_core/base/platform.h", "src/pyledger/system_calls.py"}
+    calls = r"\bos\.(?:fsync|fdatasync|eventfd\w*|posix_fallocate|SEEK_(?:DATA|HOLE))\b"
+    differs = re.compile(rf"__(?:linux|APPLE)__|\b(?:linux|malloc|sys/(?:eventfd|syscall))[/.]|{calls}")
+    problems = (
+        f"{name_of(path)}: {found.group()}"
+        for path in files(".py", ".pyx", ".pxd", ".h", under="src")
+        if name_of(path) not in homes and (found := differs.search(path.read_text()))
+    )
+    check(problems, f"what differs between systems stands in {homes}")
 
 
 def test_protocol_never_iterates_over_a_set() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pyledger.regular_file import open_regular, read_regular
+from pyledger.system_calls import flush_file
 
 
 def backup_of(path: Path) -> Path:
@@ -27,7 +28,7 @@ def flush_folder(folder: Path | str) -> None:
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(handle)
+        flush_file(handle)
     except OSError as error:
         error.filename = os.fspath(folder)
         raise
@@ -56,7 +57,7 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int =
         with open(fresh, "wb", opener=partial(open_regular, mode=mode)) as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            flush_file(file.fileno())
         fresh.replace(path)
         flush_folder(path.parent)
     except OSError:

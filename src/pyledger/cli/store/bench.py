@@ -14,6 +14,7 @@ import click
 from pyledger.cli.output import emit, format_size, print_status, print_table, progress
 from pyledger.cli.parameters import NonEmptyPath, Number, json_option
 from pyledger.config.keywords import StoreSettings
+from pyledger.system_calls import flush_data, flush_file
 
 EXAMPLES = """\b
 Examples:
@@ -128,11 +129,11 @@ def _plain_files(folder: str, messages: int, body_size: int) -> Iterator[Measure
     # As in a store, the blocks of the file are allocated before, so that a sync waits for data only.
     path.write_bytes(bytes(body_size * _SYNC_MOST if body_size <= 4096 else 64 << 20))
     with path.open("r+b", buffering=0) as file:
-        os.fsync(file.fileno())
+        flush_file(file.fileno())
         begun = time.perf_counter()
         while seconds < _SYNC_SECONDS and count < _SYNC_MOST:
             file.write(body)
-            os.fdatasync(file.fileno())
+            flush_data(file.fileno())
             count += 1
             seconds = time.perf_counter() - begun
     yield Measure("file-sync", "file.write and fdatasync, each", count, seconds)

@@ -24,6 +24,7 @@ from pyledger.cli.parameters import (
 )
 from pyledger.cli.store.rows import first_repeated
 from pyledger.errors import StoreIOError
+from pyledger.system_calls import flush_file
 
 EXAMPLES = """\b
 Examples:
@@ -131,7 +132,7 @@ def _complete_file(out: str) -> Iterator[str]:
     try:
         yield draft
         with open(draft, "rb") as file:
-            os.fsync(file.fileno())
+            flush_file(file.fileno())
         os.replace(draft, out)
         flush_folder(os.path.dirname(os.path.abspath(out)))
     except OSError as error:

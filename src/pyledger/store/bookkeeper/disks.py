@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pyledger.errors import StoreFullError, StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import disk_error
+from pyledger.system_calls import flush_file
 
 
 class DiskSpace(NamedTuple):
@@ -121,7 +122,7 @@ class LedgerDisks:
                 file = open_regular(path, os.O_RDWR | os.O_CREAT, 0o644)
                 try:
                     write_at(file, data, 0)
-                    os.fsync(file)
+                    flush_file(file)
                 finally:
                     os.close(file)
                 written = True

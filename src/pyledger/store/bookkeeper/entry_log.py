@@ -22,6 +22,7 @@ from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import entry_log_files
 from pyledger.store.files.disk_error import NO_ROOM, disk_error
+from pyledger.system_calls import flush_data, flush_file
 from pyledger.wire.bookkeeper.entry_log import (
     LOG_HEADER_BYTES,
     encode_ledgers_map,
@@ -41,6 +42,8 @@ AHEAD_BYTES = 512 << 10
 ENTRY_BYTES_MAX = 64 << 20
 _SIZE = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
+_READ_CACHED: int = getattr(os, "RWF_NOWAIT", 0)
+"""The flag of reads that never wait for the disk; 0 where there are none, as on macOS."""
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -85,7 +88,7 @@ class EntryLogs:
         self._number = -1
         self._position = 0
         self._next = max(self._paths, default=-1) + 1
-        self._cached_only = hasattr(os, "RWF_NOWAIT")
+        self._cached_only = _READ_CACHED != 0
 
     # --- writing
 
@@ -128,7 +131,7 @@ class EntryLogs:
         """
         if self._number >= 0:
             try:
-                os.fdatasync(self._open[self._number])
+                flush_data(self._open[self._number])
             except OSError as error:
                 raise disk_error(self._path(self._number), "sync", error) from error
 
@@ -266,9 +269,9 @@ class EntryLogs:
             os.ftruncate(file, self._position)  # a write that failed on a full disk may have left a part
             if sizes and self._write_map(encode_ledgers_map(sizes)):
                 # The header names the map only once the map is on disk.
-                os.fdatasync(file)
+                flush_data(file)
                 write_at(file, log_header(self._position, len(sizes)), 0)
-            os.fsync(file)
+            flush_file(file)
         except OSError as error:
             raise disk_error(self._path(self._number), "write", error) from error
         self._number = -1
@@ -337,7 +340,7 @@ class EntryLogs:
             if wait or not self._cached_only:
                 return os.pread(file, size_bytes, position)
             buffer = bytearray(size_bytes)
-            count = os.preadv(file, [buffer], position, os.RWF_NOWAIT)
+            count = os.preadv(file, [buffer], position, _READ_CACHED)
         except BlockingIOError:
             raise PageNotCachedError(file, position) from None
         except OSError as error:

@@ -7,7 +7,6 @@ folder moves to another folder before it grows: for a moment there are two files
 Source: BookKeeper bookie/FileInfo.java, IndexPersistenceMgr.java.
 """
 
-import errno
 import os
 from array import array
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import index_files, index_path
 from pyledger.store.files.disk_error import disk_error
+from pyledger.system_calls import flush_data, flush_file, next_data, next_hole
 from pyledger.wire.bookkeeper.entry_log import (
     INDEX_HEADER_BYTES,
     LedgerIndex,
@@ -212,7 +212,7 @@ class IndexFiles:
                             slots[which] = new
                     slots.byteswap()
                     write_at(file.fileno(), slots.tobytes(), at)
-                os.fdatasync(file.fileno())
+                flush_data(file.fileno())
         except FileNotFoundError:
             return
         except OSError as error:
@@ -246,7 +246,7 @@ class IndexFiles:
                 size_bytes = os.fstat(file.fileno()).st_size
                 if rest_bytes := (INDEX_HEADER_BYTES - size_bytes) % PAGE_BYTES:
                     os.ftruncate(file.fileno(), size_bytes + rest_bytes)  # a hole: it takes no space
-                os.fdatasync(file.fileno())
+                flush_data(file.fileno())
         except OSError as error:
             raise disk_error(path, "write", error) from error
         self.filled[ledger_id] = Filled(last, count)
@@ -284,7 +284,7 @@ class IndexFiles:
                 write_at(made.fileno(), head, 0)
                 if source >= 0:
                     _copy_data(source, made.fileno())
-                os.fsync(made.fileno())
+                flush_file(made.fileno())
             os.replace(path + MAKING, path)
             for one in (low, high, folder):
                 flush_folder(one)
@@ -354,9 +354,9 @@ def _copy_data(source: int, to: int) -> None:
     """Copy the data outside holes, and the size."""
     size_bytes, at = os.fstat(source).st_size, 0
     while at < size_bytes:
-        if (at := _next_data(source, at)) < 0:
+        if (at := next_data(source, at)) < 0:
             break
-        end = os.lseek(source, at, os.SEEK_HOLE)
+        end = next_hole(source, at)
         while at < end:
             data = os.pread(source, min(end - at, COPY_BYTES), at)
             write_at(to, data, at)
@@ -383,7 +383,7 @@ def written_slots(path: str) -> Iterator[tuple[int, int]]:
 def _filled(file: int) -> Filled:
     """Return the entries that an index names; holes are not read."""
     last, count, at = -1, 0, INDEX_HEADER_BYTES
-    while (at := _next_data(file, at)) >= 0:
+    while (at := next_data(file, at)) >= 0:
         at -= (at - INDEX_HEADER_BYTES) % SLOT_BYTES
         data = os.pread(file, COPY_BYTES, at)
         if found := _count(data):
@@ -416,19 +416,8 @@ def _written(file: int) -> Iterator[tuple[int, int]]:
 def _next_written(file: int, entry_id: int) -> int:
     """Return the first entry from `entry_id` on whose slot is not in a hole of the file; -1: none."""
     start = INDEX_HEADER_BYTES + entry_id * SLOT_BYTES
-    found = _next_data(file, start)
+    found = next_data(file, start)
     return entry_id + (found - start) // SLOT_BYTES if found >= 0 else -1
-
-
-def _next_data(file: int, position: int) -> int:
-    """Return where the next data begins at or after a position (bytes); -1: the rest is a hole."""
-    try:
-        return os.lseek(file, position, os.SEEK_DATA)
-    except OSError as error:
-        # An I/O error must not pass for a ledger without entries: its logs would be deleted.
-        if error.errno != errno.ENXIO:
-            raise
-        return -1
 
 
 def _ranges(locations: Mapping[int, T]) -> Iterator[tuple[int, list[T]]]:

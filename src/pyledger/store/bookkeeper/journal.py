@@ -20,6 +20,7 @@ from pyledger.log_events import event, logger
 from pyledger.store.bookkeeper.file_maps import FileMaps
 from pyledger.store.bookkeeper.folder import journal_files
 from pyledger.store.files.disk_error import disk_error
+from pyledger.system_calls import flush_file
 from pyledger.wire.bookkeeper.journal import (
     HEADER_BYTES,
     JournalRecord,
@@ -148,7 +149,7 @@ class Journal:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 os.pwrite(file, header(sealed=True), 0)
-                os.fsync(file)
+                flush_file(file)
                 flush_folder(self.folder)
             except BaseException:
                 os.close(file)

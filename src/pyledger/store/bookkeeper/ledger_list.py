@@ -18,6 +18,7 @@ from pyledger.regular_file import open_regular
 from pyledger.store.bookkeeper.disks import LedgerDisks, write_at
 from pyledger.store.bookkeeper.folder import LIST_FILE
 from pyledger.store.files.disk_error import disk_error
+from pyledger.system_calls import flush_data
 from pyledger.wire.bookkeeper.ledger_list import (
     KEY_BYTES_MAX,
     RECORD_BYTES,
@@ -137,7 +138,7 @@ class LedgerList:
         try:
             with open(self._path, "r+b", buffering=0, opener=open_regular) as file:
                 write_at(file.fileno(), data, self._end)
-                os.fdatasync(file.fileno())
+                flush_data(file.fileno())
         except OSError as error:
             raise disk_error(self._path, "write", error) from error
         self._end += len(data)

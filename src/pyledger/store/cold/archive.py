@@ -23,6 +23,7 @@ from pyledger.store.files.folder import StoreFile, read_folder
 from pyledger.store.files.lock import lock_store
 from pyledger.store.queues.units import same_bytes
 from pyledger.store.reading.reader import StoreReader
+from pyledger.system_calls import flush_file
 
 COMPARE_BYTES = 4 << 20
 
@@ -172,7 +173,6 @@ def _decompress(path: str, target: str) -> None:
     with _replacing(path, unfinished, target) as source:
         _raise_if_damaged(source)
         with open(unfinished, "wb", opener=open_regular) as out:
-            os.posix_fallocate(out.fileno(), 0, source.size_bytes)
             for at in range(0, source.size_bytes, COMPARE_BYTES):
                 with source.view(at, min(COMPARE_BYTES, source.size_bytes - at)) as plain:
                     out.write(plain)
@@ -214,7 +214,7 @@ def _flush_file(path: str, like: os.stat_result) -> None:
     os.chmod(path, like.st_mode & 0o7777)
     os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
     with open(path, "rb", opener=open_regular) as file:
-        os.fsync(file.fileno())
+        flush_file(file.fileno())
 
 
 def _compare(source: MappedFile, segment: str, target: str) -> None:

@@ -13,6 +13,7 @@ from pyledger.errors import StoreIOError
 from pyledger.regular_file import open_regular
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.meta_file import write_file
+from pyledger.system_calls import flush_data
 
 DURABLE_END_FILE = "durable-end"
 UNREADABLE = -2
@@ -84,7 +85,7 @@ class DurableEnd:
         index = self.index
         if index != self._synced:
             try:
-                os.fdatasync(self._handle)
+                flush_data(self._handle)
             except OSError as error:
                 raise StoreIOError(self.path, "flush", error.strerror or str(error)) from error
             self._synced = index

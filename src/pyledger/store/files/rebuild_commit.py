@@ -11,6 +11,7 @@ from pathlib import Path
 from pyledger.atomic_file import flush_folder
 from pyledger.regular_file import open_regular
 from pyledger.store.files.folder import DERIVED_FOLDERS, REBUILD_FOLDER, is_folder, replaced_folder
+from pyledger.system_calls import flush_file
 
 
 def commit_rebuild(root: str) -> None:
@@ -57,5 +58,5 @@ def sync_tree(path: str) -> None:
     for folder, _, names in os.walk(path):
         for name in names:
             with open(os.path.join(folder, name), "rb", opener=open_regular) as file:
-                os.fsync(file.fileno())
+                flush_file(file.fileno())
         flush_folder(Path(folder))

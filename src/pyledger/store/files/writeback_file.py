@@ -1,11 +1,11 @@
 """A new file whose write-back starts while it is written, so that its flush has little left to wait for."""
 
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pyledger._core import start_writing_back
+from pyledger.system_calls import flush_file
 
 BEGIN_BYTES = 8 << 20
 """Write-back is started each time this many bytes were added."""
@@ -29,7 +29,7 @@ class WritebackFile:
     def flush(self) -> None:
         """Make the content durable. The caller flushes the folder."""
         self.sink.flush()
-        os.fsync(self.sink.fileno())
+        flush_file(self.sink.fileno())
 
     def __enter__(self) -> Self:
         return self

@@ -39,6 +39,7 @@ from pyledger.store.files.rebuild_commit import undo_rebuild
 from pyledger.store.files.staged_rows import find_staged, remove
 from pyledger.store.maintenance.rebuild import rebuild_locked
 from pyledger.store.maintenance.verify import verify
+from pyledger.system_calls import flush_file
 
 Action = Literal["truncate", "extend", "rebuild", "reset-checkpoint", "remove", "leave"]
 _CHUNK_BYTES = 1 << 20
@@ -248,15 +249,15 @@ def save_and_zero(step: RepairStep, side: str) -> None:
             kept.write(chunk)
             left -= len(chunk)
         kept.flush()
-        os.fsync(kept.fileno())
+        flush_file(kept.fileno())
         flush_folder(Path(side))
         log.seek(position)
         log.write(bytes(step.size_bytes))
         log.flush()
-        os.fsync(log.fileno())
+        flush_file(log.fileno())
 
 
 def _extend(step: RepairStep) -> None:
     with open(step.file, "r+b", opener=open_regular) as log:
         log.truncate(os.path.getsize(step.file) + step.size_bytes)
-        os.fsync(log.fileno())
+        flush_file(log.fileno())

@@ -55,6 +55,7 @@ from pyledger.store.queues.queue_reader import QueueReader, default_limits
 from pyledger.store.queues.queue_set import ConsumeQueueSet
 from pyledger.store.reading.lost_end import prove_lost_end
 from pyledger.store.reading.queue_ends import queue_ends
+from pyledger.system_calls import flush_file
 
 SYNC = "sync"
 
@@ -261,7 +262,7 @@ def write_abort(path: str) -> None:
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
-            os.fsync(file.fileno())
+            flush_file(file.fileno())
         flush_folder(Path(path))
     except OSError as error:
         raise disk_error(abort, "write", error) from error

@@ -8,7 +8,6 @@ it deliver again, so ours is written when a broker closes, and removed when it s
 Source: RocketMQ store/.../timer/TimerMessageStore.java (recover), TimerCheckpoint.java, TimerLog.java.
 """
 
-import os
 import shutil
 import struct
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from pyledger.store.files.config_files import opened_table
 from pyledger.store.files.disk_error import disk_error
 from pyledger.store.files.folder import is_folder
 from pyledger.store.files.meta_file import write_file, write_json
+from pyledger.system_calls import flush_file
 from pyledger.wire.remoting.bodies.timer_checkpoint import NUMBERS, TimerCheckpoint
 
 TIMER_PROGRESS_FILE = "timerProgress.json"
@@ -197,7 +197,7 @@ def hand_over(
                 file.write(units)
                 file.truncate(TIMER_LOG_FILE_BYTES)
                 file.flush()
-                os.fsync(file.fileno())
+                flush_file(file.fileno())
             (root / TIMER_LOG_FOLDER).mkdir(exist_ok=True)
             fresh.replace(root / TIMER_LOG_FOLDER / f"{0:020d}")
             flush_folder(root / TIMER_LOG_FOLDER)

@@ -8,6 +8,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from mmap import PAGESIZE
 
 from pyledger._core import (
     ConsumeQueue,
@@ -46,7 +47,7 @@ INDEX_STEP_MS = 1_000
 
 def default_limits() -> PullLimits:
     """Upstream's limits of one pull, for this machine's memory."""
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * PAGESIZE
     return PullLimits(resident_bytes=memory_bytes * RESIDENT_PERCENT // 100)
 
 
