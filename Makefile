@@ -28,7 +28,7 @@ SHOW_STEPS_OF_PIP := sed -unE '/^ *(Downloading|Using cached) .*[0-9]{2}(\.[0-9]
 
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-dledger chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
-	compare lint type tidy docs rewrite format package clean sanitize
+	compare lint type check-macos tidy docs rewrite format package clean sanitize
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -131,8 +131,13 @@ lint: $(READY)  ## ruff and cython-lint
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/_core
 
-type: $(READY)  ## mypy, strict
+type: $(READY)  ## mypy, strict, as on Linux and as on macOS
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src/pyledger spark_ext/pyspark_pyledger
+
+check-macos: $(NATIVE)  ## compile the native module for macOS with ziglang, and check what it calls; nothing runs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ziglang
+	$(BIN)/python tools/check_macos.py
 
 tidy: $(NATIVE)  ## run the house rules, which are tests
 	$(BIN)/python -m pytest -q tests/test_tidy*.py

@@ -156,3 +156,12 @@ def test_missing_compiler_is_one_clear_message(checkout: Path, tmp_path: Path) -
     assert done.returncode != 0
     assert "a C compiler (no-such-compiler); on Debian or Ubuntu: apt install build-essential" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_unsupported_processor_is_named_at_import() -> None:
+    command = [sys.executable, "-c", "import sys; sys.byteorder = 'big'; import pyledger"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: pyledger supports Linux and macOS on 64-bit little-endian processors"
+    )

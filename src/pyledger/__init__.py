@@ -8,9 +8,13 @@
 The public names, and what may change: docs/reference/public_api.md.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from pyledger.lazy_names import lazy_names
+
+if sys.platform not in ("linux", "darwin") or sys.maxsize < 1 << 32 or sys.byteorder != "little":
+    raise ImportError("pyledger supports Linux and macOS on 64-bit little-endian processors")
 
 if TYPE_CHECKING:
     from pyledger.bookkeeper import AsyncLedgerClient, LedgerClient

@@ -89,6 +89,7 @@ class NodeFile:
         database.execute("PRAGMA journal_mode = WAL")
         # An acknowledged change must survive a power failure.
         database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")  # macOS: the drive's cache, too
         with self._changing() as change:
             found = self._user_version(change)
             if found == 0:

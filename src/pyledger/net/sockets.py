@@ -5,6 +5,7 @@ import contextlib
 import errno
 import resource
 import socket
+import sys
 from typing import Any
 
 from pyledger.model.address import can_be_host, split_address
@@ -13,6 +14,8 @@ ACCEPT_PAUSE_S = 1.0
 """How long nothing is accepted after the system ran out of file descriptors or memory."""
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
+DESCRIPTORS_MAX = 10_240
+"""What macOS allows at most where the hard limit is none (OPEN_MAX)."""
 FILES_SHARE, FILES_MAX = 4, 1024
 """A quarter of the file descriptors of a process is reserved for files, but no more than `FILES_MAX`."""
 
@@ -20,8 +23,9 @@ FILES_SHARE, FILES_MAX = 4, 1024
 def raise_descriptor_limit() -> None:
     """Raise this process's limit of file descriptors to the hard limit, as a JVM does."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = DESCRIPTORS_MAX if sys.platform == "darwin" and hard == resource.RLIM_INFINITY else hard
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def first_kept_descriptor() -> int:
