@@ -28,7 +28,7 @@ SHOW_STEPS_OF_PIP := sed -unE '/^ *(Downloading|Using cached) .*[0-9]{2}(\.[0-9]
 
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-dledger chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
-	compare lint type check-macos tidy docs rewrite format package clean sanitize
+	compare lint type check-macos tidy docs rewrite format package package-check workflows chroot clean sanitize
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -155,7 +155,16 @@ format: $(READY)  ## format the code with ruff
 	$(BIN)/ruff format .
 
 package: $(READY)  ## build an sdist and a wheel from it, in dist/
-	$(BIN)/python -m build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build
+
+package-check: $(READY)  ## build both twice; compare their bytes, check size, metadata and bill of materials
+	$(BIN)/python tools/check_package.py
+
+workflows:  ## check .github/workflows with actionlint (needs Go)
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
+
+chroot: $(READY)  ## the first minute in a fresh Debian with a clock, by the wheel in dist/ (needs root, debootstrap)
+	$(BIN)/python tools/first_minute.py
 
 clean:  ## delete everything that was built, .venv included
 	rm -rf .venv build dist src/*.egg-info src/pyledger/*.so

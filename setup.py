@@ -2,21 +2,30 @@
 
 All Cython directives stand here: a header comment in a fragment would override them or be ignored.
 PYLEDGER_DEBUG=1 builds with every run-time check on, PYLEDGER_ANNOTATE=1 writes Cython's HTML.
+With SOURCE_DATE_EPOCH the same sources give the same bytes: wheel and sdist have that time on all files.
 """
 
 import gc
+import gzip
+import json
 import os
+import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import _StaticPth, editable_wheel
+from setuptools.command.sdist import sdist
 from setuptools.errors import CompileError, LinkError
 
 DEBUG = os.environ.get("PYLEDGER_DEBUG") == "1"
@@ -78,6 +87,67 @@ class PathEditableWheel(editable_wheel):
         return _StaticPth(self.distribution, name, [Path(root).resolve() for root in SOURCE_ROOTS])
 
 
+class WheelWithSbom(bdist_wheel):
+    """Wheel with a bill of materials, where PEP 770 puts it."""
+
+    def egg2dist(self, egginfo_path, distinfo_path):
+        super().egg2dist(egginfo_path, distinfo_path)
+        folder = Path(distinfo_path, "sboms")
+        folder.mkdir()
+        Path(folder, "pyledger.cdx.json").write_text(json.dumps(self._bill(), indent=2) + "\n")
+
+    def _bill(self):
+        """CycloneDX. Compiled in is only code that Cython generates; the other components are build tools."""
+        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+        answer = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        about = self.distribution.metadata
+        name, number = about.get_name(), about.get_version()
+        tools = [self._package("cython", "required"), self._package("setuptools", "excluded")]
+        build = {"scope": "excluded"}
+        tools += [
+            build | {"type": "application", "name": "compiler", "version": answer.splitlines()[0]},
+            build | {"type": "platform", "name": "CPython", "version": platform.python_version()},
+        ]
+        itself = {"type": "library", "bom-ref": "self", "name": name, "version": number}
+        itself |= {"purl": f"pkg:pypi/{name}@{number}", "licenses": [{"expression": "Apache-2.0"}]}
+        return {
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.6",
+            "version": 1,
+            "metadata": {"component": itself},
+            "components": tools,
+            "dependencies": [{"ref": "self", "dependsOn": [tools[0]["bom-ref"]]}],
+        }
+
+    @staticmethod
+    def _package(name, scope):
+        purl = f"pkg:pypi/{name}@{version(name)}"
+        about = {"type": "library", "bom-ref": purl, "name": name, "version": version(name)}
+        return about | {"scope": scope, "purl": purl}
+
+
+class ReproducibleSdist(sdist):
+    """Source distribution whose bytes do not depend on the clock, the folder or the user."""
+
+    def make_archive(self, base_name, _format, *, base_dir, **_):
+        time_s = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))  # 1980, as zip files begin there
+
+        def plain(entry):
+            entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = time_s, 0, 0, "", ""
+            entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+            return entry
+
+        path = f"{base_name}.tar.gz"
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=time_s) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for entry in sorted(Path(base_dir).rglob("*")):
+                archive.add(entry, recursive=False, filter=plain)
+        return path
+
+
 core = Extension(
     "pyledger._core",
     sources=[str(CORE / "_core.pyx")],
@@ -99,7 +169,12 @@ core = Extension(
 gc.disable()
 
 setup(
-    cmdclass={"build_ext": CheckedBuildExt, "editable_wheel": PathEditableWheel},
+    cmdclass={
+        "bdist_wheel": WheelWithSbom,
+        "build_ext": CheckedBuildExt,
+        "editable_wheel": PathEditableWheel,
+        "sdist": ReproducibleSdist,
+    },
     ext_modules=cythonize(
         [core],
         include_path=["src"],

@@ -1,10 +1,18 @@
 """The rules for documents: links resolve, one title each, nothing lies about unlinked."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.source_tree import ROOT, check, files, name_of, tracked
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+HOME = PROJECT["urls"]["Homepage"]
+OUR_FILE = re.compile(
+    rf"(?:{HOME}/blob/main|{HOME.replace('https://github.com', 'https://raw.githubusercontent.com')}/main)/(.*)"
+)
+"""The address of a file of the project, outside of a checkout."""
 
 
 def prose(path: Path) -> str:
@@ -21,8 +29,10 @@ def anchors(path: Path) -> set[str]:
 
 def links(path: Path) -> Iterator[tuple[str, Path, str]]:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
-        if not re.match(r"[a-z]+:", target):
-            file, _, anchor = target.partition("#")
+        file, _, anchor = target.partition("#")
+        if ours := OUR_FILE.match(file):
+            yield target, ROOT / ours[1], anchor
+        elif not re.match(r"[a-z]+:", target):
             yield target, (path.parent / file).resolve() if file else path, anchor
 
 
@@ -83,3 +93,18 @@ def test_no_place_outside_the_project_is_named() -> None:
                 yield f"{name_of(path)}: {match[0]}"
 
     check(problems(), "no path of one machine and no registry host in the project")
+
+
+def test_the_readme_can_be_read_on_an_index() -> None:
+    relative = re.findall(r"\]\((?!https://)([^)\s]+)\)", prose(ROOT / "README.md"))
+    check(iter(relative), "README.md is shown by package indexes too: its links are absolute")
+
+
+def test_addresses_of_the_project_begin_with_its_home() -> None:
+    urls = [*PROJECT["urls"].values(), *(url for url, *_ in links(ROOT / "README.md") if ":" in url)]
+    wrong = (url for url in urls if not url.startswith(HOME) and not OUR_FILE.match(url))
+    check(wrong, "the home of the project is named in pyproject.toml")
+    named = [ROOT / ours[1] for url in PROJECT["urls"].values() if (ours := OUR_FILE.match(url))]
+    check(
+        (name_of(path) for path in named if not path.exists()), "an address of a file names one that is there"
+    )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyledger.errors import PyLedgerError
     from pyledger.model.message import Message, MessageQueue
     from pyledger.store import MessageStore, StoreReader
+    from pyledger.version import __version__
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -49,10 +50,9 @@ else:
             "pyledger.errors": ("PyLedgerError",),
             "pyledger.model.message": ("Message", "MessageQueue"),
             "pyledger.store": ("MessageStore", "StoreReader"),
+            "pyledger.version": ("__version__",),
         },
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Admin",

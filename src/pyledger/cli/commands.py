@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from pyledger import __version__
 from pyledger.cli.streams import discard_output
 
 # By name of a command: its module in this package, with `:function` unless that is `command`; its summary.
@@ -115,7 +114,7 @@ def _pipe_closed() -> click.exceptions.Exit:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 found a problem, 2 usage, 3 cannot reach or open, 130 interrupted.",
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(package_name="pyledger", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Read, check, query and write Apache RocketMQ stores."""

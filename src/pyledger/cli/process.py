@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pyledger import __version__
 from pyledger.cli import EXIT_INTERRUPTED
 from pyledger.cli.streams import discard_output
 from pyledger.errors import EXIT_UNREACHABLE, EXIT_USAGE, PyLedgerError, SendError
@@ -44,6 +43,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--version"]:  # the only answer that does not need click
+        from pyledger import __version__
+
         sys.stdout.write(f"pyledger {__version__}\n")
         return 0
     import click
