@@ -135,6 +135,7 @@ def test_wheel_from_sdist_has_everything(checkout: Path, tmp_path: Path) -> None
         "pyledger/store/files/meta_file.py",
         "pyspark_pyledger/py.typed",
     } <= names
+    assert any(name.endswith(".dist-info/sboms/pyledger.cdx.json") for name in names)
     assert len([name for name in names if name.startswith("pyledger/_core.") and name.endswith(".so")]) == 1
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"pyledger", "pyspark_pyledger"}
     modules = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "pyledger").rglob("*.py")}
