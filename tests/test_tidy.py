@@ -343,18 +343,6 @@ def test_banned_calls_stay_out() -> None:
     check(problems(), "clock, randomness, print and environment stay where they belong (BANNED_CALLS)")
 
 
-def test_two_files_have_what_differs_between_systems() -> None:
-    homes = {"src/_core/base/platform.h", "src/pyledger/system_calls.py"}
-    calls = r"\bos\.(?:fsync|fdatasync|eventfd\w*|posix_fallocate|SEEK_(?:DATA|HOLE))\b"
-    differs = re.compile(rf"__(?:linux|APPLE)__|\b(?:linux|malloc|sys/(?:eventfd|syscall))[/.]|{calls}")
-    problems = (
-        f"{name_of(path)}: {found.group()}"
-        for path in files(".py", ".pyx", ".pxd", ".h", under="src")
-        if name_of(path) not in homes and (found := differs.search(path.read_text()))
-    )
-    check(problems, f"what differs between systems stands in {homes}")
-
-
 def test_protocol_never_iterates_over_a_set() -> None:
     def is_set(node: ast.expr) -> bool:
         made = isinstance(node, ast.Call) and dotted(node.func) in {"set", "frozenset"}

@@ -1,4 +1,7 @@
-"""The journeys of ARCHITECTURE.md: their files exist, lead on to one another, and do not become more."""
+"""The journeys of ARCHITECTURE.md: their files exist, lead on to one another, and do not become more.
+
+And what differs between systems stands in the two files that it names.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source_tree import ROOT, check
+from tests.support.source_tree import ROOT, check, files, name_of
 
 CEILINGS = {
     "A put becomes a row of Spark": 28,
@@ -76,3 +79,15 @@ def test_every_file_that_is_named_exists(name: str) -> None:
     named = re.findall(r"`([\w./]+/[\w.]+\.(?:pyx?|pxd|md|h|toml))`", text)
     missing = (path for path in named if not any((folder / path).exists() for folder in folders))
     check(missing, f"{name} names files that are there")
+
+
+def test_two_files_have_what_differs_between_systems() -> None:
+    homes = {"src/_core/base/platform.h", "src/pyledger/system_calls.py"}
+    calls = r"\bos\.(?:fsync|fdatasync|eventfd\w*|posix_fallocate|SEEK_(?:DATA|HOLE))\b"
+    differs = re.compile(rf"__(?:linux|APPLE)__|\b(?:linux|malloc|sys/(?:eventfd|syscall))[/.]|{calls}")
+    problems = (
+        f"{name_of(path)}: {found.group()}"
+        for path in files(".py", ".pyx", ".pxd", ".h", under="src")
+        if name_of(path) not in homes and (found := differs.search(path.read_text()))
+    )
+    check(problems, f"what differs between systems stands in {homes}")

@@ -1,5 +1,5 @@
-/* What differs between the systems that PyLedger runs on, Linux and macOS; no other file of src/_core has code
-   for one of them only. A function that can fail returns 0 or an errno, if nothing else is stated.
+/* What differs between the systems that PyLedger runs on, Linux and macOS; no other file of src/_core has
+   code for one of them only. A function that can fail returns 0 or an errno, if nothing else is stated.
 
    The side for macOS is compiled and linked by tools/check_macos.py. It has never run. */
 #ifndef PYLEDGER_PLATFORM_H
