@@ -54,7 +54,7 @@ def crc32_portable(data: Buffer, /, value: int = 0) -> int:
     """CRC-32 by table lookups, as on a processor without carry-less multiplication."""
 
 def crc32c_portable(data: Buffer, /, value: int = 0) -> int:
-    """CRC-32C by table lookups, as on a processor without SSE4.2."""
+    """CRC-32C by table lookups, as on a processor without instructions for it."""
 
 def digest_with(kernel: str, data: Buffer, /, value: int = 0) -> int:
     """Digest with one kernel, named as in `digest_kernels()`; for tests and benchmarks.
@@ -67,7 +67,11 @@ def digest_kernels() -> tuple[str, ...]:
     """Names of the kernels this processor can run, slowest first, such as `crc32c-sse4.2`."""
 
 def digest_backend() -> str:
-    """Name of the kernels in use: `portable`, `pclmulqdq+sse4.2` or `vpclmulqdq`."""
+    """Name of the kernels in use.
+
+    `pclmulqdq+sse4.2` or `vpclmulqdq` on x86-64, `armv8-crc` or `armv8-crc+pmull` on 64-bit Arm, or
+    `portable`.
+    """
 
 # --- quorum.pyx
 

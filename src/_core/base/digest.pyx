@@ -78,7 +78,7 @@ def crc32_portable(data, /, value=0):
 
 
 def crc32c_portable(data, /, value=0):
-    """CRC-32C by table lookups, as on a processor without SSE4.2."""
+    """CRC-32C by table lookups, as on a processor without instructions for it."""
     return digest_object(crc32c_sliced, data, value)
 
 
