@@ -7,6 +7,7 @@ from libc.string cimport memchr, memcmp, memcpy
 cdef enum:
     OS_PAGE_SIZE = 4096              # upstream's constant in its rules for a flush, on every system
     LEAST_PAGE_BYTES = 4096          # the smallest page of memory of any system; others are multiples of it
+    MOST_PAGE_BYTES = 65536          # the largest that is tested; files grow in chunks of whole pages
 
 # Commit-log record, IPv4 hosts: absolute positions that are read or patched in place.
 cdef enum:
@@ -127,6 +128,11 @@ cdef extern from *:
     static inline void put_i32(uint8_t *p, int32_t x) {
         uint32_t v = __builtin_bswap32((uint32_t)x); memcpy(p, &v, 4);
     }
+    static inline int32_t get_i32_first(const uint8_t *p) {
+        int32_t x = get_i32(p);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return x;
+    }
     static inline void put_i32_last(uint8_t *p, int32_t x) {
         __atomic_thread_fence(__ATOMIC_RELEASE);
         put_i32(p, x);
@@ -140,7 +146,9 @@ cdef extern from *:
     int64_t get_i64(const uint8_t* p) noexcept nogil
     void put_i16(uint8_t* p, int16_t value) noexcept nogil
     void put_i32(uint8_t* p, int32_t value) noexcept nogil
-    void put_i32_last(uint8_t* p, int32_t value) noexcept nogil     # after all that was put before
+    # For readers in other processes: who gets the number sees all that was put before it.
+    int32_t get_i32_first(const uint8_t* p) noexcept nogil
+    void put_i32_last(uint8_t* p, int32_t value) noexcept nogil
     void put_i64(uint8_t* p, int64_t value) noexcept nogil
 
 
@@ -160,7 +168,7 @@ cdef inline int parse_record(const uint8_t* p, int64_t available, Record* r) noe
         return PARSED_BAD_SIZE
     if r.size_bytes > available:
         return PARSED_SHORT
-    r.body_crc = get_i32(p + AT_BODY_CRC)
+    r.body_crc = get_i32_first(p + AT_BODY_CRC)
     r.queue_id = get_i32(p + AT_QUEUE_ID)
     r.flag = get_i32(p + AT_FLAG)
     r.queue_offset = get_i64(p + AT_QUEUE_OFFSET)

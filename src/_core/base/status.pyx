@@ -1,4 +1,6 @@
 # One table from status code to exception. Native code raises our classes and nothing else.
+from _core.layout cimport LEAST_PAGE_BYTES, MOST_PAGE_BYTES
+from _core.posix cimport page_bytes
 from _core.status cimport ASSERT  # no-cython-lint: the other fragments use it
 from _core.status cimport STATUS_CLOSED, STATUS_READ_ONLY, STATUS_STORE_FAILED, STATUS_STORE_FULL
 from libc.errno cimport EDQUOT, ENOSPC
@@ -7,6 +9,8 @@ import os
 
 from pyledger import errors
 
+if not LEAST_PAGE_BYTES <= page_bytes <= MOST_PAGE_BYTES:
+    raise ImportError(f"pyledger supports pages of 4 to 64 KiB; this system's have {page_bytes // 1024} KiB")
 
 cdef object _NO_SPACE = (ENOSPC, EDQUOT)
 

@@ -1,7 +1,7 @@
 # IndexFile: from message keys to places in the log. A header, hash slots, and entries chained from newest to
 # oldest; only hashes are kept, so an answer may hold other keys' messages. See docs/formats/index_file.md.
-from _core.layout cimport (INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, Record, get_i32, get_i64,
-                           java_hash, put_i32, put_i64)
+from _core.layout cimport (INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES, Record, get_i32,
+                           get_i32_first, get_i64, java_hash, put_i32, put_i32_last, put_i64)
 from _core.status cimport STATUS_END_OF_FILE, STATUS_IO_ERROR
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
@@ -19,13 +19,6 @@ cdef enum:
     AT_SLOTS_USED = 32
     AT_INDEX_COUNT = 36
     INDEX_CHUNK_BYTES = 1048576
-
-cdef extern from *:
-    """
-    #define index_fence() __atomic_thread_fence(__ATOMIC_ACQ_REL)
-    """
-    void index_fence() noexcept nogil
-
 
 # The write end of an index file as plain C; the header is kept here and copied to the file at each put.
 cdef struct IndexCursor:
@@ -124,9 +117,8 @@ cdef inline int put_key(IndexCursor* c, int32_t hash, int64_t physical_offset, i
     put_i64(c.base + AT_END_PHYSICAL, physical_offset)
     put_i64(c.base + AT_END_TIMESTAMP, timestamp)
     # A reader that meets the number in the slot must find the entry and a count that admits it.
-    index_fence()
-    put_i32(c.base + AT_INDEX_COUNT, c.count + 1)
-    put_i32(slot, c.count)
+    put_i32_last(c.base + AT_INDEX_COUNT, c.count + 1)
+    put_i32_last(slot, c.count)
     c.count += 1
     return 0
 
@@ -334,9 +326,8 @@ cdef class IndexFile:
         cdef int32_t seconds = 0
         cdef int32_t previous = 0
         cdef int32_t count
-        cdef int32_t number = get_i32(base + INDEX_HEADER_BYTES
-                                      + <int64_t>(<uint32_t>wanted % self.cursor.slots) * INDEX_SLOT_BYTES)
-        index_fence()
+        cdef int32_t number = get_i32_first(
+            base + INDEX_HEADER_BYTES + <int64_t>(<uint32_t>wanted % self.cursor.slots) * INDEX_SLOT_BYTES)
         count = get_i32(base + AT_INDEX_COUNT)
         if number <= 0 or number > count or count <= 1:
             return found_count

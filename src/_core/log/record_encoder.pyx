@@ -3,7 +3,8 @@
 from _core.layout cimport (AT_BODY_CRC, AT_BORN_HOST, AT_BORN_TIMESTAMP, AT_FLAG, AT_MAGIC,
                            AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, CRC_PROPERTY_BYTES,
                            MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PROPERTY_END, SYS_BORN_HOST_V6, SYS_STORE_HOST_V6,
-                           ends_in_crc_property, get_i16, get_i32, put_i16, put_i32, put_i64)
+                           ends_in_crc_property, get_i16, get_i32, put_i16, put_i32, put_i32_last,
+                           put_i64)
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -81,6 +82,7 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
                                int64_t size_bytes) noexcept nogil:
     """Write a whole record at `to`; every size has been checked."""
     cdef uint8_t* at
+    cdef int32_t body_crc
     if t.header_bytes == HEADER_V4_BYTES:
         memcpy(to, t.header, HEADER_V4_BYTES)
     else:
@@ -99,7 +101,7 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     # Digest the copied bytes: a body in shared memory may change at any time.
     if d.body_bytes > 0:             # the pointer of an empty body may be invalid
         memcpy(at, d.body, <size_t>d.body_bytes)
-    put_i32(to + AT_BODY_CRC, body_crc_of(at, <size_t>d.body_bytes))
+    body_crc = body_crc_of(at, <size_t>d.body_bytes)
     at += d.body_bytes
     memcpy(at, t.topic_field, <size_t>t.topic_field_bytes)
     at += t.topic_field_bytes
@@ -108,6 +110,8 @@ cdef inline void encode_record(uint8_t* to, const RecordTemplate* t, const Draft
     if properties_bytes > 0:
         at = encode_properties(at, d)
     ASSERT(at == to + size_bytes - d.crc_property * CRC_PROPERTY_BYTES)
+    # A reader in another process that finds the right CRC finds topic and properties, too.
+    put_i32_last(to + AT_BODY_CRC, body_crc)
     if d.crc_property:
         put_crc_property(to, size_bytes)
 

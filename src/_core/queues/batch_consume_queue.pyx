@@ -1,8 +1,8 @@
 # BatchConsumeQueue: 46-byte units, one for a record that may hold many messages. Queue offsets do not follow
 # from byte positions here: a lookup is a binary search on the base offsets. See
 # docs/formats/consume_queue.md.
-from _core.layout cimport (BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i64, put_i16, put_i32,
-                           put_i32_last, put_i64)
+from _core.layout cimport (BATCH_CQ_UNIT_BYTES, Record, get_i16, get_i32, get_i32_first, get_i64,
+                           put_i16, put_i32, put_i32_last, put_i64)
 from _core.posix cimport load_acquire
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -54,8 +54,8 @@ cdef int64_t check_batch_units(const uint8_t* units, int64_t length, int64_t lim
     cdef int32_t size
     cdef int16_t count
     while at + BATCH_CQ_UNIT_BYTES <= length:
+        size = get_i32_first(units + at + 8)
         offset = get_i64(units + at)
-        size = get_i32(units + at + 8)
         base = get_i64(units + at + AT_BATCH_BASE)
         count = get_i16(units + at + AT_BATCH_COUNT)
         if size <= 0 or count <= 0 or offset <= highest[0] or offset > limit - size or base < next_offset[0]:

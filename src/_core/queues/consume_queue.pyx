@@ -1,7 +1,7 @@
 # ConsumeQueue: 20-byte units (physical offset i64, size i32, tags code i64), unit n at byte n * 20.
 # An accelerator, never an authority: everything in it comes from the log. See docs/formats/consume_queue.md.
-from _core.layout cimport (CQ_UNIT_BYTES, Record, find_property, get_i32, get_i64, java_hash, put_i32_last,
-                           put_i64)
+from _core.layout cimport (CQ_UNIT_BYTES, Record, find_property, get_i32, get_i32_first, get_i64, java_hash,
+                           put_i32_last, put_i64)
 from _core.posix cimport load_acquire
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -41,8 +41,8 @@ cdef int64_t check_units(const uint8_t* units, int64_t length, int64_t limit,
     cdef int64_t offset
     cdef int32_t size
     while at + CQ_UNIT_BYTES <= length:
+        size = get_i32_first(units + at + 8)
         offset = get_i64(units + at)
-        size = get_i32(units + at + 8)
         if not is_fill(units + at):
             if size <= 0 or offset < 0 or offset < highest[0] or offset > limit - size:
                 break
