@@ -28,7 +28,7 @@ SHOW_STEPS_OF_PIP := sed -unE '/^ *(Downloading|Using cached) .*[0-9]{2}(\.[0-9]
 
 .DEFAULT_GOAL := help
 .PHONY: demo-report chaos-dledger chaos-bookies kill-masters sim sim-soak help setup build build-debug annotate demo smoke test all-tests test-all interop interop-live bench bench-report \
-	compare lint type check-macos tidy docs rewrite format package package-check workflows chroot clean sanitize
+	compare lint type check-macos tidy docs rewrite format package package-check wheels wheels-test workflows chroot clean sanitize
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -153,6 +153,17 @@ rewrite: $(NATIVE)  ## accept new output of the text tests; review the diff
 format: $(READY)  ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+WHEEL_TOOLS := .venv/.wheel-tools
+$(WHEEL_TOOLS): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[wheels]'
+	@touch $@
+
+wheels: $(WHEEL_TOOLS)  ## build wheels for Linux in dist/, for glibc and musl on x86-64 and 64-bit Arm; ONLY=cp312 selects
+	$(BIN)/python tools/build_wheels.py $(if $(ONLY),--only $(ONLY))
+
+wheels-test: wheels  ## test them: natively, and in QEMU with pages of 4 and 64 KiB; needs Maven, qemu-user-static, debootstrap
+	$(BIN)/python tools/try_wheels.py
 
 package: $(READY)  ## build an sdist and a wheel from it, in dist/
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build

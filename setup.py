@@ -3,6 +3,8 @@
 All Cython directives stand here: a header comment in a fragment would override them or be ignored.
 PYLEDGER_DEBUG=1 builds with every run-time check on, PYLEDGER_ANNOTATE=1 writes Cython's HTML.
 With SOURCE_DATE_EPOCH the same sources give the same bytes: wheel and sdist have that time on all files.
+PYLEDGER_HEADERS and PYLEDGER_WHEEL_TAG are for another platform or version of Python: the folder of its C
+headers, and the tag of its wheel. CC, CFLAGS, LDSHARED and SETUPTOOLS_EXT_SUFFIX are as anywhere.
 """
 
 import gc
@@ -28,8 +30,14 @@ from setuptools.command.editable_wheel import _StaticPth, editable_wheel
 from setuptools.command.sdist import sdist
 from setuptools.errors import CompileError, LinkError
 
+if sys.platform not in {"linux", "darwin"} or sys.byteorder != "little" or sys.maxsize < 2**32:
+    machine = sysconfig.get_platform()
+    sys.exit(f"pyledger supports Linux and macOS on 64-bit little-endian processors, not {machine}")
+
 DEBUG = os.environ.get("PYLEDGER_DEBUG") == "1"
 ANNOTATE = os.environ.get("PYLEDGER_ANNOTATE") == "1"
+HEADERS = os.environ.get("PYLEDGER_HEADERS")
+WHEEL_TAG = os.environ.get("PYLEDGER_WHEEL_TAG")
 CORE = Path("src/_core")
 SOURCE_ROOTS = ("src", "spark_ext")
 # CFLAGS of the caller that name a level win. Otherwise -g0 undoes the -g of many an interpreter: debug
@@ -51,10 +59,12 @@ class CheckedBuildExt(build_ext):
         missing = []
         if shutil.which(compiler) is None:
             missing.append(f"a C compiler ({compiler}); on Debian or Ubuntu: apt install build-essential")
-        if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        if not Path(HEADERS or sysconfig.get_path("include"), "Python.h").exists():
             missing.append("Python's C headers (Python.h); on Debian or Ubuntu: apt install python3-dev")
         if missing:
             sys.exit("pyledger: building needs " + ", and ".join(missing))
+        if HEADERS:  # instead of those of the Python that runs this
+            self.compiler.set_include_dirs([HEADERS])
         if not (CALLER_OPTIMIZES or DEBUG) and self._compiles_with([*OPTIMIZE, *OPTIMIZE_IN_PARALLEL]):
             for extension in self.extensions:
                 extension.extra_compile_args += OPTIMIZE_IN_PARALLEL
@@ -88,7 +98,10 @@ class PathEditableWheel(editable_wheel):
 
 
 class WheelWithSbom(bdist_wheel):
-    """Wheel with a bill of materials, where PEP 770 puts it."""
+    """Wheel with a bill of materials, where PEP 770 puts it, and with the tag in PYLEDGER_WHEEL_TAG."""
+
+    def get_tag(self):
+        return tuple(WHEEL_TAG.split("-")) if WHEEL_TAG else super().get_tag()
 
     def egg2dist(self, egginfo_path, distinfo_path):
         super().egg2dist(egginfo_path, distinfo_path)
