@@ -13,7 +13,7 @@ from tests.support.source_tree import ROOT, check
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-FOR_DEVELOPERS = {"demo", "test", "interop", "bench", "dev"}
+FOR_DEVELOPERS = {"demo", "test", "interop", "bench", "wheels", "dev"}
 RECIPE = ROOT / "recipe" / "recipe.yaml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 

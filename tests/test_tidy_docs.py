@@ -9,9 +9,8 @@ from tests.support.source_tree import ROOT, check, files, name_of, tracked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 HOME = PROJECT["urls"]["Homepage"]
-OUR_FILE = re.compile(
-    rf"(?:{HOME}/blob/main|{HOME.replace('https://github.com', 'https://raw.githubusercontent.com')}/main)/(.*)"
-)
+RAW = HOME.replace("https://github.com", "https://raw.githubusercontent.com")
+OUR_FILE = re.compile(rf"(?:{HOME}/blob/main|{RAW}/main)/(.*)")
 """The address of a file of the project, outside of a checkout."""
 
 

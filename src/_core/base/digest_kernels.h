@@ -136,7 +136,7 @@ static inline uint64_t load64(const uint8_t *p) {
 }
 
 /* A step waits for the one before it, so three lanes of equal length go at once. JUMP multiplies a lane's
-   state so that it counts from where a later lane begins. ONE_LANE goes on with `state`, `p` and `n`. */
+   state so that it counts from where a later lane begins. ONE_LANE continues with `state`, `p` and `n`. */
 #define THREE_LANES(STEP64, JUMP, constants)                                                          \
     const uint32_t *jumps = (constants)->lane_jump;                                                   \
     uint64_t a = state;                                                                               \
