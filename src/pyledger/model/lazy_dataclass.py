@@ -25,7 +25,7 @@ def lazy_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
 
     def decorate(kind: type[T]) -> type[T]:
         own = {k: v for k, v in vars(kind).items() if k not in {"__dict__", "__weakref__"}}
-        names = [name for name, hint in own.get("__annotations__", {}).items() if not is_class_variable(hint)]
+        names = [name for name, hint in kind.__annotations__.items() if not is_class_variable(hint)]
         bare = {k: v for k, v in own.items() if k not in names}
         slotted: Any = type(kind.__name__, kind.__bases__, bare | {"__slots__": tuple(names)})
         slotted.__qualname__ = kind.__qualname__
