@@ -71,7 +71,9 @@ def test_every_public_name_is_there_and_documented(module: str) -> None:
 def test_names_for_type_checkers_are_those_at_run_time(module: str) -> None:
     path = ROOT / "src" / f"{module.replace('.', '/')}.py"
     source = tree(path if path.exists() else path.with_suffix("") / "__init__.py")
-    (branch,) = (node for node in source.body if isinstance(node, ast.If))
+    (branch,) = (
+        node for node in source.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
     typed = {
         (node.module, alias.name)
         for node in branch.body
