@@ -134,7 +134,7 @@ def build(target: Target) -> Path:
     if kept.exists():
         module.parent.mkdir(parents=True)
         kept.replace(module)
-    if (old := target.wheel()) is not None:
+    while (old := target.wheel()) is not None:  # of any version
         old.unlink()
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build", f"--build-base={target.folder}",
