@@ -1,6 +1,6 @@
 """The journeys of ARCHITECTURE.md: their files exist, lead on to one another, and do not become more.
 
-And what differs between systems stands in the two files that it names.
+And what differs between systems is in the two files that it names.
 """
 
 import re
@@ -90,4 +90,4 @@ def test_two_files_have_what_differs_between_systems() -> None:
         for path in files(".py", ".pyx", ".pxd", ".h", under="src")
         if name_of(path) not in homes and (found := differs.search(path.read_text()))
     )
-    check(problems, f"what differs between systems stands in {homes}")
+    check(problems, f"what differs between systems is in {homes}")
